@@ -1,0 +1,13 @@
+#pragma once
+/* clock – reads the time once, for others to be handed it. Only loops and main read the clock;
+ * everything below takes a struct moment as an argument, so that it can be simulated. Any thread. */
+
+#include <stdint.h>
+
+struct moment {
+    int64_t wall_ms; /* Unix time: expiry of keys (EXPIREAT, TTL) */
+    int64_t mono_us; /* CLOCK_MONOTONIC: leases, reservations, timeouts, latencies */
+};
+
+struct moment clock_moment(void);
+int64_t clock_mono_us(void);

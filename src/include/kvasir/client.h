@@ -1,0 +1,277 @@
+#pragma once
+/* client – libkvasir: store, find and fetch KV blocks in a Kvasir server. A client is used by one
+ * thread at a time; several clients may live in one process. It owns its connections (one per
+ * reactor of the server) and its shared-memory mappings, and borrows keys and buffers for the
+ * length of a call (synchronous) or until the request is done (submitted).
+ *
+ * No call blocks longer than its deadline: a dead, stopped or unreachable server is
+ * KVASIR_CLOSED or KVASIR_TIMEOUT, and the next call does not wait for the same corpse again
+ * (it fails at once until the back-off allows the next attempt). */
+
+#include <kvasir/types.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvasir_client;
+struct kvasir_request;
+struct kvasir_view;
+
+/* The way a value's bytes travelled. */
+enum kvasir_path {
+    KVASIR_PATH_NONE = 0, /* nothing has moved yet */
+    KVASIR_PATH_TCP = 1,  /* inline RESP over TCP */
+    KVASIR_PATH_UNIX = 2, /* inline RESP over the Unix socket */
+    KVASIR_PATH_SHM = 3,  /* shared memory on the same host */
+};
+
+/* What kind of state a value holds; eviction may treat kinds differently. */
+enum kvasir_class {
+    KVASIR_CLASS_FULL = 0,    /* full-attention KV block (the default) */
+    KVASIR_CLASS_WINDOW = 1,  /* sliding-window KV block */
+    KVASIR_CLASS_STATE = 2,   /* recurrent state snapshot */
+    KVASIR_CLASS_ENCODER = 3, /* encoder output */
+};
+
+struct kvasir_options {
+    size_t struct_size;          /* set by kvasir_options_init; tells versions apart */
+    const char *address;         /* "tcp://host:port" (also "host:port"), "unix:///path" */
+    const char *user;            /* NULL: the default user */
+    const char *password;        /* NULL: no AUTH is sent */
+    const char *name;            /* CLIENT SETNAME; NULL: none */
+    uint32_t timeout_ms;         /* default deadline of a call (5000) */
+    uint32_t connect_timeout_ms; /* for one attempt to connect and greet (1000) */
+    uint32_t backoff_min_ms;     /* first wait before reconnecting (50); doubles, jittered ... */
+    uint32_t backoff_max_ms;     /* ... up to this (2000) */
+    bool shm;                    /* use shared memory when client and server share a host (true) */
+    size_t staging_bytes;        /* shared staging memory for puts, per connection (32 MiB) */
+    uint32_t lease_ms;           /* how long a view may be read before it must be renewed (30000) */
+};
+
+/* Fills in the defaults given above. */
+KVASIR_API void kvasir_options_init(struct kvasir_options *options);
+
+/* Connects, greets and learns the server's reactors and paths. With address "tcp://…" of this very
+ * host and shm true, the server's Unix socket is used when it is reachable and allowed.
+ * KVASIR_OK; KVASIR_INVALID (address; the text says what is allowed), KVASIR_CLOSED,
+ * KVASIR_TIMEOUT, KVASIR_DENIED, KVASIR_PROTOCOL. On failure a sentence that names the address and
+ * the reason is written to error (may be NULL). The caller owns *client_p. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_connect(const struct kvasir_options *options,
+                                                             char *error, size_t error_capacity,
+                                                             struct kvasir_client **client_p);
+
+/* Cancels what is in flight, returns leases that are still held, unmaps, closes; sets *client_p to
+ * NULL. Every view must have been released before. NULL and pointer to NULL are fine. */
+KVASIR_API void kvasir_close(struct kvasir_client **client_p);
+
+/* The path that served the last call that moved a payload. */
+KVASIR_API enum kvasir_path kvasir_path(const struct kvasir_client *client);
+
+/* "tcp", "unix", "shm" or "none". */
+KVASIR_API const char *kvasir_path_name(enum kvasir_path path);
+
+/* The sentence behind the last failure of a call on this client ("" when there was none);
+ * valid until the next call. */
+KVASIR_API const char *kvasir_error(const struct kvasir_client *client);
+
+/* ---- items: one key's part in a call ---------------------------------------------------- */
+
+struct kvasir_item {
+    const void *key; /* binary; borrowed */
+    size_t key_length_bytes;
+
+    /* The payload as a list of memory pieces, in order: read by a put, filled by a get. The caller
+     * may leave segments NULL and give one piece in segment. Borrowed. */
+    const struct iovec *segments;
+    uint32_t segment_count;
+    struct iovec segment;
+
+    /* Results. */
+    enum kvasir_status status;
+    size_t length_bytes; /* get: of the value (also when KVASIR_TOO_SMALL); exists, stat likewise */
+    enum kvasir_path path; /* get and put: the path that served this item */
+};
+
+/* Options of a put; all zero is the default. */
+struct kvasir_put_options {
+    bool only_if_absent;           /* an existing key answers KVASIR_EXISTS and stays as it is */
+    bool checksum;                 /* send XXH3-64 of the payload; the server verifies and keeps it */
+    enum kvasir_class value_class; /* of every value of the call */
+    uint64_t ttl_ms;               /* 0: never expires */
+    const void *parent;            /* key of the block before the first item; the item before is
+                                      the parent of each further item when chain is set */
+    size_t parent_length_bytes;
+    bool chain;
+};
+
+/* ---- synchronous calls ------------------------------------------------------------------
+ *
+ * timeout_ms 0 takes the client's default. The batch forms return KVASIR_OK when every item was
+ * answered, whatever the answers are (look at each item's status), and otherwise the first reason
+ * why not; items that were not answered then carry that reason themselves. The one-key forms
+ * return the item's status. */
+
+/* Stores buffers under keys. Item status: KVASIR_OK; KVASIR_EXISTS; KVASIR_NO_MEMORY,
+ * KVASIR_TOO_LARGE, KVASIR_CORRUPT, KVASIR_INVALID and the connection's failures. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_put(struct kvasir_client *client, const void *key, size_t key_length_bytes,
+           const void *data, size_t length_bytes, const struct kvasir_put_options *options,
+           uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_put_batch(struct kvasir_client *client, struct kvasir_item *items, size_t item_count,
+                 const struct kvasir_put_options *options, uint32_t timeout_ms);
+
+/* Fills the caller's buffers. Item status: KVASIR_OK (length_bytes bytes were written),
+ * KVASIR_NOT_FOUND, KVASIR_TOO_SMALL (nothing useful in the buffer; length_bytes says what it
+ * takes), KVASIR_CORRUPT and the connection's failures. After any failure but NOT_FOUND the
+ * buffer's contents are undefined. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_get(struct kvasir_client *client, const void *key, size_t key_length_bytes, void *buffer,
+           size_t capacity_bytes, size_t *length_bytes_p, uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_get_batch(struct kvasir_client *client,
+                                                               struct kvasir_item *items,
+                                                               size_t item_count,
+                                                               uint32_t timeout_ms);
+
+/* A read-only look at a value where it lies, held by a lease (shm path only: KVASIR_UNSUPPORTED on
+ * others). The bytes may be read until kvasir_view_deadline_us(); release ends the lease. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_get_view(struct kvasir_client *client, const void *key, size_t key_length_bytes,
+                struct kvasir_view **view_p, uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_get_view_batch(struct kvasir_client *client, struct kvasir_item *items, size_t item_count,
+                      struct kvasir_view **views, uint32_t timeout_ms);
+KVASIR_API size_t kvasir_view_length_bytes(const struct kvasir_view *view);
+/* The pieces of the value in order; owned by the view. A value of up to 2 MiB may have up to three
+ * pieces, a longer one has one per 2 MiB page besides. */
+KVASIR_API const struct iovec *kvasir_view_segments(const struct kvasir_view *view,
+                                                    uint32_t *segment_count_p);
+/* CLOCK_MONOTONIC in microseconds; reading later than this may see another value's bytes. */
+KVASIR_API int64_t kvasir_view_deadline_us(const struct kvasir_view *view);
+/* Ends the lease; sets *view_p to NULL. Does not wait for the server. */
+KVASIR_API void kvasir_view_release(struct kvasir_view **view_p);
+
+/* KVASIR_OK (present), KVASIR_NOT_FOUND. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_exists(struct kvasir_client *client, const void *key, size_t key_length_bytes,
+              uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_exists_batch(struct kvasir_client *client,
+                                                                  struct kvasir_item *items,
+                                                                  size_t item_count,
+                                                                  uint32_t timeout_ms);
+
+/* How many leading keys of the chain are stored, in one round trip per reactor; pin_ms > 0 keeps
+ * what was found from eviction that long. Item status: KVASIR_OK for the leading ones, else
+ * KVASIR_NOT_FOUND. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_match(struct kvasir_client *client, struct kvasir_item *items, size_t item_count,
+             uint32_t pin_ms, size_t *match_count_p, uint32_t timeout_ms);
+
+/* KVASIR_OK (was there), KVASIR_NOT_FOUND. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_delete(struct kvasir_client *client, const void *key, size_t key_length_bytes,
+              uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_delete_batch(struct kvasir_client *client,
+                                                                  struct kvasir_item *items,
+                                                                  size_t item_count,
+                                                                  uint32_t timeout_ms);
+
+struct kvasir_stat {
+    size_t length_bytes;  /* raw */
+    size_t stored_bytes;  /* as stored, after the codec */
+    uint64_t checksum;    /* XXH3-64 of the raw bytes; valid if checksum_valid */
+    bool checksum_valid;
+    enum kvasir_class value_class;
+    int64_t ttl_ms;       /* left to live; -1: never expires */
+    int64_t pin_ms;       /* left of the longest pin; 0: none */
+    uint64_t hit_count;
+    uint64_t generation;  /* grows at every overwrite of the key */
+    uint32_t lease_count;
+    char codec[16];
+    char tier[16];
+};
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_stat(struct kvasir_client *client,
+                                                          const void *key, size_t key_length_bytes,
+                                                          struct kvasir_stat *stat_p,
+                                                          uint32_t timeout_ms);
+/* One stat per item; stats[i] is valid where items[i].status is KVASIR_OK. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_stat_batch(struct kvasir_client *client, struct kvasir_item *items, size_t item_count,
+                  struct kvasir_stat *stats, uint32_t timeout_ms);
+
+/* ---- submit and poll ---------------------------------------------------------------------
+ *
+ * The same batches without waiting. Items, keys and buffers belong to the client until the request
+ * is done. Requests are done in any order. */
+
+enum kvasir_call {
+    KVASIR_CALL_PUT = 1,
+    KVASIR_CALL_GET = 2,
+    KVASIR_CALL_EXISTS = 3,
+    KVASIR_CALL_DELETE = 4,
+    KVASIR_CALL_MATCH = 5,
+};
+
+struct kvasir_submit_options {
+    const struct kvasir_put_options *put; /* KVASIR_CALL_PUT; NULL: defaults; copied */
+    uint32_t pin_ms;                      /* KVASIR_CALL_MATCH */
+    uint32_t timeout_ms;                  /* 0: the client's default */
+    void *user_data;                      /* handed back by kvasir_request_user_data */
+};
+
+/* KVASIR_PENDING and *request_p, or KVASIR_AGAIN when the client's bound on requests in flight is
+ * reached (poll first), or a failure. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_submit(struct kvasir_client *client, enum kvasir_call call, struct kvasir_item *items,
+              size_t item_count, const struct kvasir_submit_options *options,
+              struct kvasir_request **request_p);
+/* Moves what can be moved, waiting up to timeout_ms (0: not at all; negative: until the earliest
+ * deadline) for something to be done. KVASIR_OK and one finished request, or KVASIR_AGAIN when none
+ * is finished, or KVASIR_NOT_FOUND when none is in flight. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_poll(struct kvasir_client *client,
+                                                          int timeout_ms,
+                                                          struct kvasir_request **request_p);
+/* The batch's status, as the synchronous form would have returned it. */
+KVASIR_API enum kvasir_status kvasir_request_status(const struct kvasir_request *request);
+KVASIR_API void *kvasir_request_user_data(const struct kvasir_request *request);
+KVASIR_API size_t kvasir_request_match_count(const struct kvasir_request *request);
+/* Gives a finished request back, or cancels one in flight (its items then read KVASIR_CANCELLED and
+ * its buffers are the caller's again); sets *request_p to NULL. */
+KVASIR_API void kvasir_request_free(struct kvasir_client *client,
+                                    struct kvasir_request **request_p);
+
+/* ---- facts ------------------------------------------------------------------------------- */
+
+struct kvasir_counters {
+    uint64_t calls, round_trips, reconnects, timeouts, errors;
+    uint64_t put_items, put_bytes, get_hits, get_misses, get_bytes;
+    uint64_t tcp_bytes, unix_bytes, shm_bytes; /* payload, both ways */
+    uint64_t path_fallbacks;                   /* a call that left its first path */
+    uint64_t leases_expired;
+};
+KVASIR_API void kvasir_counters(const struct kvasir_client *client,
+                                struct kvasir_counters *counters_p);
+
+/* The server's limits, learnt on connecting. */
+struct kvasir_server_info {
+    char version[32];
+    char node_id[48];
+    uint32_t reactor_count;
+    uint64_t value_bytes_max;
+    uint32_t key_bytes_max;
+    bool shm; /* shared memory is in use on this client */
+};
+KVASIR_API void kvasir_server_info(const struct kvasir_client *client,
+                                   struct kvasir_server_info *info_p);
+
+KVASIR_API const char *kvasir_version(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,51 @@
+#pragma once
+/* layout – where a value's bytes are: whole pages in any order, then the tail in up to three runs.
+ * So a value never needs contiguous space and any free page serves any value. Taken and given by the
+ * owning shard; walked by any core that holds a pin on the value.
+ *
+ * The tail (what is left after whole pages) becomes one run when that packs pages well, else it is
+ * split along powers of two, which tile a page without loss, and only the last, smallest part is
+ * rounded up. A tail within 1/32 of a page takes the whole page. */
+
+#include "base/compiler.h"
+#include "mem/runs.h"
+
+#include <kvasir/types.h>
+
+#include <sys/uio.h>
+
+#define LAYOUT_RUNS_MAX 3
+
+struct layout {
+    uint32_t first_page; /* PAGES_NONE: no whole page; further pages follow page.next */
+    struct run runs[LAYOUT_RUNS_MAX];
+};
+
+/* Room for length_bytes (0 takes nothing). All or nothing: KVASIR_OK, or KVASIR_NO_MEMORY and
+ * *layout_p is empty. */
+ATTR_MUST_USE enum kvasir_status layout_take(struct runs *runs, size_t length_bytes,
+                                             struct layout *layout_p);
+/* Gives everything back and leaves *layout_p empty. */
+void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p);
+
+/* A walk over a value's pieces from its start. */
+struct layout_cursor {
+    const struct pages *pages; /* borrowed */
+    struct layout layout;
+    size_t length_bytes;   /* of the whole value */
+    size_t offset_bytes;   /* of the next piece, from the start of the value */
+    uint32_t page;         /* next whole page */
+    uint32_t run_index;    /* next run */
+    size_t skip_bytes;     /* already consumed of the next piece */
+};
+
+void layout_cursor_init(struct layout_cursor *cursor, const struct pages *pages,
+                        const struct layout *layout, size_t length_bytes);
+/* The rest of the current piece without moving on; an empty piece at the end. */
+struct iovec layout_cursor_peek(const struct layout_cursor *cursor);
+/* Moves on by length_bytes, which may cross pieces but not the end. */
+void layout_cursor_skip(struct layout_cursor *cursor, size_t length_bytes);
+
+/* Bytes of memory the layout takes, rounding included. */
+size_t layout_taken_bytes(const struct runs *runs, const struct layout *layout,
+                          size_t length_bytes);

@@ -1,0 +1,50 @@
+#pragma once
+/* region – one memfd mapping that holds payload (or a private mapping that holds metadata). Made at
+ * start by main, before any reactor runs; the descriptor may be handed to readers. Owns the mapping
+ * and the descriptor. */
+
+#include <kvasir/types.h>
+
+#include "base/compiler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct region;
+
+/* How the pages came out; shown in the log and in INFO. */
+enum region_pages {
+    REGION_PAGES_SMALL,       /* 4 KiB only */
+    REGION_PAGES_TRANSPARENT, /* advised; the kernel took the advice */
+    REGION_PAGES_HUGE,        /* hugetlbfs 2 MiB pages */
+};
+
+typedef void region_progress_fn(void *argument, size_t done_bytes, size_t total_bytes);
+
+struct region_config {
+    const char *name; /* of the memfd; borrowed for the call */
+    size_t size_bytes; /* multiple of 2 MiB */
+    bool shared;       /* memfd that others may map; else private anonymous memory */
+    bool huge_try;     /* try hugetlbfs first, then advise transparent huge pages */
+    bool populate;     /* touch every page now, so that no write ever waits for one */
+    unsigned populate_threads;     /* 0: one per available core */
+    region_progress_fn *progress;  /* may be NULL; called from the calling thread about every second */
+    void *progress_argument;
+};
+
+/* KVASIR_OK; KVASIR_INVALID, KVASIR_NO_MEMORY, KVASIR_IO. On failure error holds a sentence that
+ * names the limit that was met (RLIMIT_AS, cgroup memory.max, RLIMIT_MEMLOCK, free memory, tmpfs
+ * size) with its value, and what to change. A region larger than what the machine or the cgroup can
+ * give is refused before anything is touched: being killed half-way is no answer.
+ * A shared region is sealed against growing, shrinking and new writable mappings
+ * (F_SEAL_FUTURE_WRITE), so that whoever is handed the descriptor can only read. */
+ATTR_MUST_USE enum kvasir_status region_create(const struct region_config *config, char *error,
+                                               size_t error_capacity, struct region **region_p);
+void region_destroy(struct region **region_p);
+
+uint8_t *region_base(const struct region *region);
+size_t region_size_bytes(const struct region *region);
+enum region_pages region_page_kind(const struct region *region);
+/* Borrowed; -1 for a private region. */
+int region_descriptor(const struct region *region);

@@ -1,0 +1,27 @@
+#pragma once
+/* policy – which value goes when memory is short. A policy is one const table; its state is one
+ * object per shard that the table's functions get back. It borrows values while they are sealed and
+ * evictable; it uses value.policy_next, policy_prev and policy_bits. One thread. */
+
+#include "store/value.h"
+
+#include <stdbool.h>
+
+struct policy;
+
+struct policy_ops {
+    const char *name;    /* as in CONFIG maxmemory-policy */
+    const char *summary; /* one sentence for --help */
+    struct policy *(*create)(void); /* NULL: out of memory */
+    void (*destroy)(struct policy **policy_p);
+    void (*insert)(struct policy *policy, struct value *value); /* a value was sealed */
+    void (*touch)(struct policy *policy, struct value *value);  /* it was read */
+    void (*remove)(struct policy *policy, struct value *value); /* it is no longer evictable */
+    /* The next victim, still inside the policy: the shard removes it, or, when it is pinned, calls
+     * touch (which must move it out of the way) and asks again. NULL: nothing is left. */
+    struct value *(*victim)(struct policy *policy);
+};
+
+/* The table of that name, NULL when there is none; index enumerates (NULL past the end). */
+const struct policy_ops *policy_find(const char *name);
+const struct policy_ops *policy_at(unsigned index);

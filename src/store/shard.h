@@ -1,0 +1,113 @@
+#pragma once
+/* shard – one core's part of the keyspace: index, expiry, eviction, pins, grants, over this core's
+ * runs of the common payload pages. Used by one thread; knows no sockets, no clock, no protocol: time
+ * is an argument. Owns values and grants; borrows the page pools.
+ *
+ * What shard_execute leaves in op.status:
+ *   GET           OK (value pinned, integer = length), NOT_FOUND
+ *   SET           OK, EXISTS, NOT_FOUND (XX), NO_MEMORY, AGAIN, TOO_LARGE
+ *   RESERVE       OK (value pinned), EXISTS, NO_MEMORY, AGAIN, TOO_LARGE
+ *   COMMIT        OK, EXISTS, NOT_FOUND; the reserved value is gone from the caller's hands always
+ *   ABORT         OK
+ *   GRANT_RESERVE OK (grant_id, deadline_us), EXISTS, NO_MEMORY, AGAIN, TOO_LARGE, BUSY (too many)
+ *   GRANT_FILL    OK (value pinned, put = what was reserved, key rewritten to the value's key),
+ *                 NOT_FOUND (never was, or another owner's), EXPIRED
+ *   GRANT_ABORT   OK, NOT_FOUND
+ *   LEASE         OK (value, integer, grant_id, deadline_us), NOT_FOUND, BUSY (too many)
+ *   RELEASE       OK, NOT_FOUND (also another owner's)
+ *   REMOVE        OK, NOT_FOUND
+ *   EXISTS        OK (integer = length, expires_at_ms), NOT_FOUND
+ *   EXPIRE        OK, NOT_FOUND (no key, or the rule said no: integer -1)
+ *   PERSIST       OK, NOT_FOUND (no key, or no expiry)
+ *   ADD           OK (integer), INVALID (not an integer), TOO_LARGE (overflow), NO_MEMORY, AGAIN
+ *   ADD_FLOAT     OK (value pinned), INVALID (not a float), TOO_LARGE (NaN or infinity), NO_MEMORY…
+ *   APPEND        OK (integer), TOO_LARGE, NO_MEMORY, AGAIN
+ *   SET_RANGE     likewise
+ *   PIN, UNPIN    OK, NOT_FOUND; PIN: BUSY when pins hold their whole share of memory
+ *   STAT          OK, NOT_FOUND
+ * AGAIN: there is no free page, and nothing here to evict, but other shards hold pages: have them
+ * give some (shard_reclaim) and try the same op again. An expired key is not there, for every op. */
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "mem/pages.h"
+#include "store/op.h"
+#include "store/policy.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct shard;
+
+struct shard_config {
+    uint32_t index;               /* of this shard; part of grant ids */
+    uint32_t shard_count;
+    struct pages *payload;        /* borrowed; common to all shards */
+    struct pages *metadata;       /* borrowed; common to all shards; private memory */
+    const struct policy_ops *policy; /* NULL: never evict */
+    uint64_t value_bytes_max;     /* longer values are TOO_LARGE; the pool's size bounds it, too */
+    uint64_t append_bytes_max;    /* of APPEND, SETRANGE (Redis: proto-max-bulk-len, 512 MiB) */
+    uint32_t grants_max;          /* leases and reservations together */
+    uint32_t database_count;
+    struct moment now;
+};
+
+/* NULL when out of memory. */
+struct shard *shard_create(const struct shard_config *config);
+/* Every pin must have come back. */
+void shard_destroy(struct shard **shard_p);
+
+void shard_execute(struct shard *shard, struct op *op, const struct moment *now);
+
+/* Hands a pin back without an op. Sets *value_p to NULL. */
+void shard_unpin(struct shard *shard, struct value **value_p);
+
+/* Ends all grants of a connection: leases are released, reservations aborted. */
+void shard_drop_owner(struct shard *shard, uint64_t owner);
+
+/* Background work, bounded by budget steps: expired keys, expired grants, growth of the index.
+ * Returns true when there is more to do at once. Call it about every 10 ms. */
+bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget);
+
+/* Evicts until page_count pages went back to the common pool, or nothing evictable is left. Returns
+ * how many pages that were. */
+uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now);
+
+void shard_set_policy(struct shard *shard, const struct policy_ops *policy);
+
+typedef void shard_visit_fn(void *argument, struct slice key, const struct value *value);
+
+/* Visits the keys of a part of the index (Redis's SCAN promise: what is there all the time is
+ * visited at least once, whatever the index does meanwhile). Starts at cursor 0; returns the next
+ * cursor, 0 at the end. bucket_count bounds the work. */
+uint64_t shard_scan(struct shard *shard, uint8_t database, uint64_t cursor, uint32_t bucket_count,
+                    const struct moment *now, shard_visit_fn *visit, void *argument);
+
+/* Some key, uniformly enough; false when the database is empty. The slice lives until the next call
+ * that changes the shard. */
+bool shard_random_key(struct shard *shard, uint8_t database, uint64_t random,
+                      const struct moment *now, struct slice *key_p);
+
+/* Removes every key of a database (or of all, with SHARD_DATABASE_ALL). */
+#define SHARD_DATABASE_ALL UINT8_MAX
+void shard_flush(struct shard *shard, uint8_t database);
+
+/* Keys, keys with an expiry, and the mean time to live of those, of one database. */
+struct shard_database {
+    uint64_t key_count;
+    uint64_t expiring_count;
+    int64_t mean_ttl_ms;
+};
+void shard_database(const struct shard *shard, uint8_t database, const struct moment *now,
+                    struct shard_database *database_p);
+
+struct shard_stats {
+    uint64_t key_count, value_count, orphan_count, reserved_count;
+    uint64_t payload_bytes;       /* raw bytes of all values that hold memory */
+    uint64_t payload_taken_bytes; /* with rounding */
+    uint64_t metadata_bytes;      /* taken for values, keys and the index */
+    uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
+    uint32_t payload_pages, leases, reservations;
+};
+/* Any time, by the shard's thread. */
+void shard_stats(const struct shard *shard, struct shard_stats *stats_p);

@@ -1,0 +1,56 @@
+#pragma once
+/* value – one stored value: a key, where its bytes lie, and everything known about it. Lives in the
+ * metadata memory of its shard, key bytes right behind the structure. Owned by the shard's index
+ * while it is the key's current value (sealed), by nobody but its pins while an orphan, and by its
+ * reservation before that. Only the shard's thread writes it; a thread that was handed a pin may
+ * read key, length, layout and checksum until it hands the pin back. */
+
+#include "base/slice.h"
+#include "mem/layout.h"
+
+#include <kvasir/client.h>
+
+#include <stdint.h>
+
+enum value_state {
+    VALUE_RESERVED, /* has memory, is being filled; next: SEALED or freed */
+    VALUE_SEALED,   /* immutable, found by its key; next: ORPHAN or freed */
+    VALUE_ORPHAN,   /* overwritten, deleted or expired; freed when the last pin goes */
+};
+
+enum value_pin { VALUE_PIN_NONE, VALUE_PIN_SOFT, VALUE_PIN_HARD };
+
+#define VALUE_FLAG_CHECKSUM 1U /* checksum holds XXH3-64 of the raw bytes */
+#define VALUE_FLAG_PARENT 2U   /* parent_hash names a parent */
+
+struct value {
+    struct value *chain;        /* next of the same index bucket */
+    struct value *policy_next;  /* eviction order; the policy's own */
+    struct value *policy_prev;
+    uint64_t hash;              /* XXH3-64 of the key, seeded with the database number */
+    uint64_t length_bytes;      /* raw length */
+    uint64_t checksum;
+    uint64_t parent_hash;
+    int64_t expires_at_ms;      /* Unix time; 0: never */
+    struct layout layout;       /* 28 bytes */
+    uint32_t pinned_until_ms;   /* of the shard's own clock, see shard.c; 0: no timed pin */
+    uint32_t pins;              /* sends, fills and leases that still need the bytes */
+    uint32_t generation;        /* of the key, grows at each overwrite */
+    uint32_t touched_s;         /* shard clock in seconds at the last access (OBJECT IDLETIME) */
+    uint16_t key_length_bytes;
+    uint16_t hits;              /* saturates */
+    uint8_t database;
+    uint8_t state : 2;          /* enum value_state */
+    uint8_t pin_kind : 2;       /* enum value_pin */
+    uint8_t value_class : 2;    /* enum kvasir_class */
+    uint8_t flags;
+    uint8_t policy_bits;        /* the policy's own */
+};
+_Static_assert(sizeof(struct value) <= 120, "metadata per value is a promise");
+
+#define VALUE_KEY_BYTES_MAX 65000U
+
+static inline struct slice value_key(const struct value *value)
+{
+    return slice_of(value + 1, value->key_length_bytes);
+}
