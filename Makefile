@@ -1,0 +1,289 @@
+# Builds, tests and installs Kvasir. `make help` lists the targets.
+#
+#   make                              server, library, examples and benchmarks
+#   make CC=clang                     another compiler (its own build directory)
+#   make SANITIZE=address,undefined   instrumented (its own build directory); also SANITIZE=thread
+#   make DEBUG=1                      slow checks on, -O1 (its own build directory)
+#   make DEV=1                        warnings are errors (always so when CI is set)
+#   make test-unit TESTS="spsc heap"  only these unit programs
+#   make test-unit LAYERS="base mem"  compiles only these layers, for work on one of them
+
+# ---- configuration ---------------------------------------------------------------------------
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+SANITIZE ?=
+DEBUG ?=
+DEV ?= $(if $(CI),1,)
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 30
+LAYERS ?= base mem proto route plug store net cluster server
+TESTS ?=
+
+comma := ,
+VERSION := $(shell cat VERSION)
+SONAME := libkvasir.so.0
+IS_CLANG := $(findstring clang,$(shell $(CC) --version | head -n 1))
+COMPILER := $(if $(IS_CLANG),clang,gcc)
+MODE := $(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE)),release)$(if $(filter 1,$(DEBUG)),-debug)
+BUILD ?= build/$(COMPILER)-$(MODE)
+
+# ---- flags -----------------------------------------------------------------------------------
+
+CSTD := -std=c17 -D_GNU_SOURCE
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion \
+	-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
+	-Wundef -Wvla -Walloca -Wcast-align -Wcast-qual -Wpointer-arith -Wwrite-strings \
+	-Wformat=2 -Wnull-dereference -Wdouble-promotion -Wredundant-decls \
+	-Wimplicit-fallthrough -Wswitch-enum -Wframe-larger-than=4096 -Wdate-time
+WARN_gcc := -Wcast-align=strict -Wformat-signedness -Wformat-overflow=2 -Wformat-truncation=2 \
+	-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init \
+	-Warray-bounds=2 -Wtrampolines
+WARN_clang := -Wcomma -Wunreachable-code -Wassign-enum -Wconditional-uninitialized \
+	-Wmissing-variable-declarations
+WERROR := $(if $(filter 1,$(DEV)),-Werror)
+HARDEN := -fno-common -fno-strict-aliasing -fvisibility=hidden -fstack-protector-strong \
+	-fno-omit-frame-pointer
+
+# Sanitizers replace fortification, and frames grow under them.
+ifneq ($(SANITIZE),)
+MODE_FLAGS := -O1 -g -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -Wno-frame-larger-than
+else ifeq ($(DEBUG),1)
+MODE_FLAGS := -O1 -g -DKVASIR_DEBUG
+else
+MODE_FLAGS := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+endif
+
+PACKAGES := libevent_core libevent_pthreads libxxhash
+PACKAGE_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
+SERVER_LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null || \
+	echo -levent_core -levent_pthreads -lxxhash) -pthread -ldl -lm
+CLIENT_LIBS := -lxxhash -pthread
+
+INCLUDES := -Isrc -Isrc/include -I$(BUILD)/gen $(PACKAGE_CFLAGS)
+BASE_CFLAGS := $(CSTD) $(WARN) $(WARN_$(COMPILER)) $(WERROR) $(HARDEN) $(INCLUDES) -pthread \
+	-DKVASIR_VERSION='"$(VERSION)"'
+ALL_CFLAGS := $(BASE_CFLAGS) $(MODE_FLAGS) $(CFLAGS)
+TEST_CFLAGS := $(ALL_CFLAGS) -DKVASIR_FAULT $(if $(filter 1,$(DEBUG)),,-DKVASIR_DEBUG)
+ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
+	$(LDFLAGS)
+
+FUZZ_CC ?= clang
+FUZZ_SANITIZE := address,undefined
+FUZZ_CFLAGS = $(CSTD) $(INCLUDES) -pthread -DKVASIR_VERSION='"$(VERSION)"' -O1 -g \
+	-DKVASIR_FAULT -DKVASIR_DEBUG -fno-omit-frame-pointer -fno-sanitize-recover=all
+
+# ---- sources ---------------------------------------------------------------------------------
+
+SERVER_SOURCES := $(filter-out src/server/main.c,$(foreach l,$(LAYERS),$(wildcard src/$(l)/*.c)))
+SERVER_MAIN := $(wildcard src/server/main.c)
+CLIENT_SOURCES := $(wildcard src/client/*.c)
+SHARED_SOURCES := $(foreach l,base proto route,$(wildcard src/$(l)/*.c))
+UNIT_SOURCES := $(if $(TESTS),$(TESTS:%=tests/unit/test_%.c),$(wildcard tests/unit/test_*.c))
+FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
+EXAMPLE_SOURCES := $(wildcard tests/examples/*.c)
+BENCH_SOURCES := $(wildcard bench/*.c)
+PUBLIC_HEADERS := $(wildcard src/include/kvasir/*.h)
+MAP := $(wildcard src/client/libkvasir.map)
+
+SERVER_OBJECTS := $(SERVER_SOURCES:%.c=$(BUILD)/obj/%.o)
+CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(BUILD)/pic/%.o)
+SHARED_OBJECTS := $(SHARED_SOURCES:%.c=$(BUILD)/pic/%.o)
+# The client library is in the test archive too, so that its units can be tested from within.
+TEST_OBJECTS := $(sort $(SERVER_SOURCES) $(CLIENT_SOURCES))
+TEST_OBJECTS := $(TEST_OBJECTS:%.c=$(BUILD)/test-obj/%.o)
+
+SERVER := $(if $(SERVER_MAIN),$(BUILD)/kvasir-server)
+LIBRARIES := $(if $(CLIENT_SOURCES),$(BUILD)/libkvasir.so $(BUILD)/libkvasir.a)
+UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
+REPLAY_PROGRAMS := $(FUZZ_SOURCES:%.c=$(BUILD)/%)
+EXAMPLES := $(if $(CLIENT_SOURCES),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
+BENCHES := $(if $(CLIENT_SOURCES),$(BENCH_SOURCES:%.c=$(BUILD)/%))
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := all
+
+# ---- build -----------------------------------------------------------------------------------
+
+.PHONY: all
+all: $(SERVER) $(LIBRARIES) $(EXAMPLES) $(BENCHES) ## Build server, library, examples and benches (the default).
+
+# Everything is compiled again when the flags change within one build directory.
+FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(FLAGS_LINE))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_LINE))' >$@
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/pic/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fPIC -MMD -MP -c $< -o $@
+
+$(BUILD)/test-obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(TEST_CFLAGS) -MMD -MP -c $< -o $@
+
+# Archives are made anew, so that an object whose source went away goes too.
+$(BUILD)/server.a: $(SERVER_OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/shared.a: $(SHARED_OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/test.a: $(TEST_OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/kvasir-server: $(BUILD)/obj/src/server/main.o $(BUILD)/server.a
+	$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
+
+# kvasir_status_name is public but nothing in the library may call it: it is pulled in by name.
+KEEP := -Wl,-u,kvasir_status_name
+
+$(BUILD)/$(SONAME): $(CLIENT_OBJECTS) $(BUILD)/shared.a $(MAP)
+	$(CC) -shared -Wl,-soname,$(SONAME) $(MAP:%=-Wl,--version-script=%) $(ALL_LDFLAGS) $(KEEP) \
+		$(CLIENT_OBJECTS) $(BUILD)/shared.a $(CLIENT_LIBS) -o $@
+
+$(BUILD)/libkvasir.so: $(BUILD)/$(SONAME)
+	ln -sf $(SONAME) $@
+
+# One relocatable object in which everything but the public names is local: a program that links
+# the static library cannot clash with our inner names.
+$(BUILD)/libkvasir.a: $(CLIENT_OBJECTS) $(BUILD)/shared.a
+	@rm -f $@
+	$(LD) -r -u kvasir_status_name $^ -o $(BUILD)/libkvasir.o
+	objcopy --localize-hidden $(BUILD)/libkvasir.o
+	$(AR) rcs $@ $(BUILD)/libkvasir.o
+
+$(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
+
+$(BUILD)/tests/fuzz/%: $(BUILD)/test-obj/tests/fuzz/%.o $(BUILD)/test-obj/tests/fuzz/replay.o \
+		$(BUILD)/test.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
+
+# Examples and benchmarks use the library as a stranger would; benchmarks may look at base as well.
+$(BUILD)/tests/examples/%: $(BUILD)/obj/tests/examples/%.o $(BUILD)/libkvasir.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lkvasir \
+		$(if $(findstring hiredis,$*),-lhiredis) -pthread -o $@
+
+$(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lkvasir $(BUILD)/shared.a \
+		-lxxhash -pthread -lm -o $@
+
+# ---- tests -----------------------------------------------------------------------------------
+
+export KVASIR_BUILD = $(abspath $(BUILD))
+RUN_TESTS := utils/run_tests.sh $(BUILD)
+
+.PHONY: test test-unit test-fuzz test-integration test-python test-sanitize test-vllm fuzz
+test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) ## Run unit, fuzz replay, integration and Python tests.
+	$(RUN_TESTS) unit fuzz integration python
+
+test-unit: $(UNIT_PROGRAMS) ## Run the unit tests (TESTS="spsc heap" picks programs).
+	TESTS="$(TESTS)" $(RUN_TESTS) unit
+
+test-fuzz: $(REPLAY_PROGRAMS) ## Replay the corpus of every fuzz target.
+	$(RUN_TESTS) fuzz
+
+test-integration: all ## Run the tests of a real server with real clients.
+	$(RUN_TESTS) integration
+
+test-python: all ## Run the tests of the Python package.
+	$(RUN_TESTS) python
+
+test-sanitize: ## Run tests under ASan+UBSan, the multi-core ones under TSan.
+	KVASIR_MAKE="$(MAKE)" KVASIR_SANITIZE_BUILD="$(BUILD)-sanitize" utils/run_sanitize.sh
+
+test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
+	$(RUN_TESTS) vllm
+
+fuzz: $(if $(FUZZ),$(BUILD)/fuzz/fuzz_$(FUZZ)) ## Fuzz one parser: FUZZ=name FUZZ_SECONDS=30 (clang).
+	@test -n "$(FUZZ)" || { echo "say which: $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=FUZZ=%)"; exit 2; }
+	@mkdir -p $(BUILD)/fuzz/corpus/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
+	$< -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+		-artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
+
+FUZZ_OBJECTS := $(TEST_OBJECTS:$(BUILD)/test-obj/%=$(BUILD)/fuzz-obj/%)
+$(BUILD)/fuzz-obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,$(FUZZ_SANITIZE) -MMD -MP -c $< -o $@
+
+$(BUILD)/fuzz.a: $(FUZZ_OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz-obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a
+	@mkdir -p $(@D)
+	$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SANITIZE) $^ $(SERVER_LIBS) -o $@
+
+# ---- checks ----------------------------------------------------------------------------------
+
+.PHONY: check check-deep check-symbols
+check: check-symbols ## Check form: format, layers, headers, symbols, sizes, spelling, scripts.
+	utils/check.sh
+
+# Objects only: a tree that does not link yet can be checked.
+check-symbols: $(SERVER_OBJECTS) $(CLIENT_OBJECTS) $(SHARED_OBJECTS) $(LIBRARIES)
+	utils/check_symbols.py $(SERVER_OBJECTS) $(CLIENT_OBJECTS) \
+		$(if $(CLIENT_SOURCES),--library $(BUILD)/$(SONAME))
+
+check-deep: ## Check more slowly: clang-tidy and cppcheck.
+	utils/check_deep.sh $(CSTD) -Isrc -Isrc/include $(PACKAGE_CFLAGS) -DKVASIR_VERSION='"$(VERSION)"'
+
+# ---- running and shipping --------------------------------------------------------------------
+
+.PHONY: deps bench demo wheel venv-vllm install clean help
+deps: ## Install the system packages that building, testing and checking need.
+	deps/install.sh
+
+bench: all ## Measure against raw copies and the peers that are installed.
+	bench/run.sh
+
+demo: ## Show it all at work: an engine stores KV blocks, a second one loads them.
+	utils/demo.sh
+
+wheel: all ## Build the Python wheel with server and library inside.
+	python/build_wheel.sh
+
+venv-vllm: ## Install the inference engine that test-vllm and the demo use.
+	utils/venv_vllm.sh
+
+INSTALL_SERVER = install -D -m 755 $(SERVER) $(DESTDIR)$(PREFIX)/bin/kvasir-server
+
+install: all ## Install server, library, headers and pkg-config file (PREFIX=, DESTDIR=).
+	$(if $(SERVER),$(INSTALL_SERVER))
+	install -D -m 755 $(BUILD)/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libkvasir.so.$(VERSION)
+	ln -sf libkvasir.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libkvasir.so
+	install -D -m 644 $(BUILD)/libkvasir.a $(DESTDIR)$(PREFIX)/lib/libkvasir.a
+	install -d $(DESTDIR)$(PREFIX)/include/kvasir $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/kvasir
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
+		'Name: kvasir' 'Description: Client library of the Kvasir KV-cache store' \
+		'Version: $(VERSION)' 'Libs: -L$${libdir} -lkvasir' 'Libs.private: $(CLIENT_LIBS)' \
+		'Cflags: -I$${includedir}' >$(DESTDIR)$(PREFIX)/lib/pkgconfig/kvasir.pc
+
+clean: ## Remove this configuration's build directory.
+	rm -rf $(BUILD) $(BUILD)-sanitize
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  %-18s%s\n", $$1, $$2}'
+
+-include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d')

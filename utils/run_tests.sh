@@ -1,0 +1,57 @@
+#!/bin/bash
+# Runs test suites one after another and adds up what their runners count.
+# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz integration python vllm sanitize
+# A suite's runner ends with a line "<suite>: N passed, N failed, N skipped" and exits non-zero
+# when something failed. A suite whose runner is not there is reported as skipped, by name.
+set -u
+build=$(realpath -m "$1")
+shift
+cd "$(dirname "$0")/.." || exit 2
+export KVASIR_BUILD="$build"
+totals="$build/totals"
+mkdir -p "$totals"
+rc=0
+passed=0 failed=0 skipped=0
+
+runner_of()
+{
+    case "$1" in
+    unit) echo utils/run_unit.sh ;;
+    fuzz) echo utils/run_fuzz.sh ;;
+    integration) echo tests/run_integration.sh ;;
+    python) echo python/run_tests.sh ;;
+    vllm) echo python/run_vllm_tests.sh ;;
+    *) echo "" ;;
+    esac
+}
+
+for suite in "$@"; do
+    runner=$(runner_of "$suite")
+    if [ -z "$runner" ]; then
+        echo "run_tests.sh: unknown suite $suite" >&2
+        exit 2
+    fi
+    if [ ! -x "$runner" ]; then
+        echo "$suite: SKIPPED, $runner is not there"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    log="$totals/$suite.log"
+    "$runner" 2>&1 | tee "$log"
+    suite_rc=${PIPESTATUS[0]}
+    line=$(grep -aE "^$suite: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$" "$log" | tail -n 1)
+    if [ -z "$line" ]; then
+        echo "$suite: FAILED, the runner said no totals (exit status $suite_rc)"
+        failed=$((failed + 1))
+        rc=1
+        continue
+    fi
+    read -r p f s < <(sed -E 's/^[^:]*: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/' <<<"$line")
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    if [ "$suite_rc" -ne 0 ] || [ "$f" -ne 0 ]; then
+        echo "$suite: FAILED (exit status $suite_rc)"
+        rc=1
+    fi
+done
+echo "total: $passed passed, $failed failed, $skipped skipped"
+exit $rc
