@@ -5,6 +5,7 @@
 #   make SANITIZE=address,undefined   instrumented (its own build directory); also SANITIZE=thread
 #   make DEBUG=1                      slow checks on, -O1 (its own build directory)
 #   make DEV=1                        warnings are errors (always so when CI is set)
+#   make V=1                          show the commands
 #   make test-unit TESTS="spsc heap"  only these unit programs
 #   make test-unit LAYERS="base mem"  compiles only these layers, for work on one of them
 
@@ -108,6 +109,9 @@ BENCHES := $(if $(CLIENT_SOURCES),$(BENCH_SOURCES:%.c=$(BUILD)/%))
 MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 
+# A line a step; V=1 shows the commands themselves.
+say = $(if $(V),,@echo '  $(1)	$(2:$(BUILD)/%=%)'; )
+
 # ---- build -----------------------------------------------------------------------------------
 
 .PHONY: all
@@ -123,68 +127,68 @@ FORCE:
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/pic/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -fPIC -MMD -MP -c $< -o $@
+	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) -fPIC -MMD -MP -c $< -o $@
 
 $(BUILD)/test-obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(TEST_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$@)$(CC) $(TEST_CFLAGS) -MMD -MP -c $< -o $@
 
 # Archives are made anew, so that an object whose source went away goes too.
 $(BUILD)/server.a: $(SERVER_OBJECTS)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) rcs $@ $^
 
 $(BUILD)/shared.a: $(SHARED_OBJECTS)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) rcs $@ $^
 
 $(BUILD)/test.a: $(TEST_OBJECTS)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) rcs $@ $^
 
 $(BUILD)/kvasir-server: $(BUILD)/obj/src/server/main.o $(BUILD)/server.a
-	$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
 
 # kvasir_status_name is public but nothing in the library may call it: it is pulled in by name.
 KEEP := -Wl,-u,kvasir_status_name
 
 $(BUILD)/$(SONAME): $(CLIENT_OBJECTS) $(BUILD)/shared.a $(MAP)
-	$(CC) -shared -Wl,-soname,$(SONAME) $(MAP:%=-Wl,--version-script=%) $(ALL_LDFLAGS) $(KEEP) \
+	$(call say,LINK,$@)$(CC) -shared -Wl,-soname,$(SONAME) $(MAP:%=-Wl,--version-script=%) $(ALL_LDFLAGS) $(KEEP) \
 		$(CLIENT_OBJECTS) $(BUILD)/shared.a $(CLIENT_LIBS) -o $@
 
 $(BUILD)/libkvasir.so: $(BUILD)/$(SONAME)
-	ln -sf $(SONAME) $@
+	@ln -sf $(SONAME) $@
 
 # One relocatable object in which everything but the public names is local: a program that links
 # the static library cannot clash with our inner names.
 $(BUILD)/libkvasir.a: $(CLIENT_OBJECTS) $(BUILD)/shared.a
 	@rm -f $@
-	$(LD) -r -u kvasir_status_name $^ -o $(BUILD)/libkvasir.o
-	objcopy --localize-hidden $(BUILD)/libkvasir.o
-	$(AR) rcs $@ $(BUILD)/libkvasir.o
+	$(call say,LINK,$@)$(LD) -r -u kvasir_status_name $^ -o $(BUILD)/libkvasir.o
+	@objcopy --localize-hidden $(BUILD)/libkvasir.o
+	$(call say,AR,$@)$(AR) rcs $@ $(BUILD)/libkvasir.o
 
 $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
 
 $(BUILD)/tests/fuzz/%: $(BUILD)/test-obj/tests/fuzz/%.o $(BUILD)/test-obj/tests/fuzz/replay.o \
 		$(BUILD)/test.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
 
 # Examples and benchmarks use the library as a stranger would; benchmarks may look at base as well.
 $(BUILD)/tests/examples/%: $(BUILD)/obj/tests/examples/%.o $(BUILD)/libkvasir.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lkvasir \
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lkvasir \
 		$(if $(findstring hiredis,$*),-lhiredis) -pthread -o $@
 
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lkvasir $(BUILD)/shared.a \
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lkvasir $(BUILD)/shared.a \
 		-lxxhash -pthread -lm -o $@
 
 # ---- tests -----------------------------------------------------------------------------------
@@ -197,7 +201,7 @@ test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) ## Run unit, fuzz replay, integrat
 	$(RUN_TESTS) unit fuzz integration python
 
 test-unit: $(UNIT_PROGRAMS) ## Run the unit tests (TESTS="spsc heap" picks programs).
-	TESTS="$(TESTS)" $(RUN_TESTS) unit
+	$(if $(TESTS),TESTS="$(TESTS)" )$(RUN_TESTS) unit
 
 test-fuzz: $(REPLAY_PROGRAMS) ## Replay the corpus of every fuzz target.
 	$(RUN_TESTS) fuzz
@@ -223,15 +227,15 @@ fuzz: $(if $(FUZZ),$(BUILD)/fuzz/fuzz_$(FUZZ)) ## Fuzz one parser: FUZZ=name FUZ
 FUZZ_OBJECTS := $(TEST_OBJECTS:$(BUILD)/test-obj/%=$(BUILD)/fuzz-obj/%)
 $(BUILD)/fuzz-obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,$(FUZZ_SANITIZE) -MMD -MP -c $< -o $@
+	$(call say,CC,$@)$(FUZZ_CC) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,$(FUZZ_SANITIZE) -MMD -MP -c $< -o $@
 
 $(BUILD)/fuzz.a: $(FUZZ_OBJECTS)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) rcs $@ $^
 
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz-obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a
 	@mkdir -p $(@D)
-	$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SANITIZE) $^ $(SERVER_LIBS) -o $@
+	$(call say,LINK,$@)$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SANITIZE) $^ $(SERVER_LIBS) -o $@
 
 # ---- checks ----------------------------------------------------------------------------------
 

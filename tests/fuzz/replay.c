@@ -25,13 +25,14 @@ static int replay_file(const char *path)
     }
     int rc = -1;
     uint8_t *data = NULL;
+    size_t length_bytes = 0;
     struct stat facts;
     if (fstat(fileno(file), &facts) != 0 || facts.st_size > INPUT_BYTES_MAX) {
         (void)fprintf(stderr, "replay: %s: unreadable or over %ld bytes\n", path, INPUT_BYTES_MAX);
         goto close_file;
     }
     /* Exactly as long as the input, so that a sanitizer sees a read of one byte past its end. */
-    size_t length_bytes = (size_t)facts.st_size;
+    length_bytes = (size_t)facts.st_size;
     data = malloc(length_bytes > 0 ? length_bytes : 1);
     if (data == NULL || fread(data, 1, length_bytes, file) != length_bytes) {
         (void)fprintf(stderr, "replay: %s: cannot be read\n", path);
