@@ -11,7 +11,10 @@
 /* The longest header: type byte, 20 digits, CRLF; or a double. */
 #define RESP_HEADER_BYTES_MAX 40
 
-enum resp_version { RESP_2 = 2, RESP_3 = 3 };
+enum resp_version {
+    RESP_2 = 2,
+    RESP_3 = 3
+};
 
 size_t resp_encode_integer(uint8_t *to, int64_t number);            /* :n */
 size_t resp_encode_bulk_header(uint8_t *to, uint64_t length_bytes); /* $n */
