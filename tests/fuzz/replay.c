@@ -12,7 +12,7 @@
 
 /* Longer inputs than this are refused: a corpus holds small files. */
 #define INPUT_BYTES_MAX (16L << 20)
-#define PATH_BYTES_MAX 1024
+#define PATH_BYTES_MAX  1024
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length_bytes);
 

@@ -1,0 +1,23 @@
+#include "base/clock.h"
+
+#include "base/check.h"
+
+#include <time.h>
+
+static int64_t read_clock(clockid_t id, int64_t units_per_second)
+{
+    struct timespec now;
+    check(clock_gettime(id, &now) == 0);
+    return (int64_t)now.tv_sec * units_per_second +
+           (int64_t)now.tv_nsec / (1000000000 / units_per_second);
+}
+
+int64_t clock_mono_us(void)
+{
+    return read_clock(CLOCK_MONOTONIC, 1000000);
+}
+
+struct moment clock_moment(void)
+{
+    return (struct moment){.wall_ms = read_clock(CLOCK_REALTIME, 1000), .mono_us = clock_mono_us()};
+}

@@ -1,0 +1,93 @@
+#include "base/number.h"
+
+#include "base/check.h"
+#include "base/compiler.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+size_t number_from_u64(char *text, uint64_t number)
+{
+    char reversed[NUMBER_TEXT_BYTES_MAX];
+    size_t length_bytes = 0;
+    do {
+        reversed[length_bytes++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    for (size_t i = 0; i < length_bytes; i++) {
+        text[i] = reversed[length_bytes - 1 - i];
+    }
+    return length_bytes;
+}
+
+size_t number_from_i64(char *text, int64_t number)
+{
+    if (number >= 0) {
+        return number_from_u64(text, (uint64_t)number);
+    }
+    text[0] = '-';
+    return 1 + number_from_u64(text + 1, 0U - (uint64_t)number);
+}
+
+static bool find_unit(struct slice unit, uint64_t *factor_p)
+{
+    static const struct {
+        const char *name;
+        uint64_t factor;
+    } units[] = {
+        {"", 1},
+        {"b", 1},
+        {"k", 1000},
+        {"kb", 1ULL << 10},
+        {"m", 1000ULL * 1000},
+        {"mb", 1ULL << 20},
+        {"g", 1000ULL * 1000 * 1000},
+        {"gb", 1ULL << 30},
+        {"t", 1000ULL * 1000 * 1000 * 1000},
+        {"tb", 1ULL << 40},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+        if (slice_equal_nocase(unit, units[i].name)) {
+            *factor_p = units[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool number_parse_bytes(struct slice text, uint64_t *bytes_p)
+{
+    size_t digit_count = 0;
+    while (digit_count < text.length_bytes && text.data[digit_count] >= '0' &&
+           text.data[digit_count] <= '9') {
+        digit_count++;
+    }
+    uint64_t number;
+    uint64_t factor;
+    if (!slice_to_u64(slice_of(text.data, digit_count), &number)) {
+        return false;
+    }
+    if (!find_unit(slice_of(text.data + digit_count, text.length_bytes - digit_count), &factor) ||
+        number > UINT64_MAX / factor) {
+        return false;
+    }
+    *bytes_p = number * factor;
+    return true;
+}
+
+void number_format_bytes(char *text, size_t capacity, uint64_t bytes)
+{
+    static const char units[] = "KMGTP";
+    check(capacity > 0);
+    if (bytes < 1024) {
+        check(snprintf(text, capacity, "%" PRIu64 "B", bytes) > 0);
+        return;
+    }
+    size_t unit = 0;
+    double amount = (double)bytes / 1024;
+    while (amount >= 1024 && unit + 2 < sizeof(units)) {
+        amount /= 1024;
+        unit++;
+    }
+    check(snprintf(text, capacity, "%.2f%c", amount, units[unit]) > 0);
+}
