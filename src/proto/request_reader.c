@@ -6,6 +6,9 @@
 
 /* Room for a header with its CRLF: the type byte, 20 digits and some. */
 #define HEADER_BYTES_ROOM 32U
+/* Headers of so many digits are read the quick way, when that many bytes are there. */
+#define QUICK_DIGITS_MAX 8
+#define QUICK_BYTES_MIN  (QUICK_DIGITS_MAX + 3)
 
 enum reader_state {
     STATE_START,   /* waits for the first byte of a request → INLINE or COUNT */
@@ -83,6 +86,25 @@ static void rebase_args(struct request_reader *reader, const struct view *view)
     reader->base = (uintptr_t)view->data;
 }
 
+/* Nearly every header is whole and short. Reads one of up to 8 digits without a leading zero; the
+ * bytes it takes with its CRLF, or 0 when it must be read the long way. */
+static inline size_t read_quick(const uint8_t *line, size_t length, uint32_t *number_p)
+{
+    if (UNLIKELY(length < QUICK_BYTES_MIN || line[1] == '0')) {
+        return 0;
+    }
+    uint32_t number = 0;
+    size_t i = 1;
+    for (; i <= QUICK_DIGITS_MAX && (uint8_t)(line[i] - '0') < 10; i++) {
+        number = number * 10 + (uint32_t)(line[i] - '0');
+    }
+    if (UNLIKELY(i == 1 || line[i] != '\r')) {
+        return 0;
+    }
+    *number_p = number;
+    return i + 2;
+}
+
 /* Reads the number of a header line at token, behind its type byte. STEP_ON: *number_p is set,
  * offset is behind the line. STEP_MORE: the line is not whole. STEP_ERROR: it is longer than the
  * limit; the other errors of a header are its caller's, told by *valid_p. */
@@ -91,19 +113,13 @@ static enum step read_header(struct request_reader *reader, const struct view *v
 {
     const uint8_t *line = view->data + reader->token;
     size_t length = view->length_bytes - reader->token;
-    /* Nearly every header is whole and short: up to 8 digits, without a leading zero. */
-    if (LIKELY(length >= 12 && line[1] != '0')) {
-        int64_t number = 0;
-        uint32_t i = 1;
-        for (; i < 9 && (uint8_t)(line[i] - '0') < 10; i++) {
-            number = number * 10 + (line[i] - '0');
-        }
-        if (LIKELY(i > 1 && line[i] == '\r')) {
-            reader->offset = reader->token + i + 2;
-            *number_p = number;
-            *valid_p = true;
-            return STEP_ON;
-        }
+    uint32_t quick = 0;
+    size_t quick_bytes = read_quick(line, length, &quick);
+    if (LIKELY(quick_bytes > 0)) {
+        reader->offset = reader->token + quick_bytes;
+        *number_p = quick;
+        *valid_p = true;
+        return STEP_ON;
     }
     size_t seen = reader->offset - reader->token;
     size_t bound = (size_t)view->limits->inline_bytes_max + 1;
@@ -193,11 +209,46 @@ static enum step want_args(struct request_reader *reader, const struct view *vie
     return STEP_ARGS_FULL;
 }
 
+/* Takes the arguments that are short and whole, which are nearly all, with everything in registers.
+ * Stops in STATE_LENGTH at the first that needs a closer look, or at the end of the array. */
+static void read_whole_arguments(struct request_reader *reader, const struct view *view)
+{
+    const uint8_t *data = view->data;
+    size_t token = reader->token;
+    uint32_t count = reader->arg_count;
+    uint32_t left = reader->args_left;
+    size_t bulk_max = READER_BULK_BYTES_MIN - 1;
+    if (view->limits->bulk_bytes_max < bulk_max) {
+        bulk_max = view->limits->bulk_bytes_max;
+    }
+    while (left > 0 && count < view->args_capacity) {
+        size_t available = view->length_bytes - token;
+        uint32_t length = 0;
+        size_t header = read_quick(data + token, available, &length);
+        if (header == 0 || data[token] != '$' || length > bulk_max ||
+            available - header < (size_t)length + 2) {
+            break;
+        }
+        view->args[count++] = slice_of(data + token + header, length);
+        token += header + length + 2;
+        left--;
+    }
+    reader->token = token;
+    reader->offset = token > reader->offset ? token : reader->offset;
+    reader->arg_count = count;
+    reader->args_left = left;
+}
+
 /* The arguments of an array, one after the other, as far as the bytes reach. */
 static enum step read_arguments(struct request_reader *reader, const struct view *view)
 {
     for (;;) {
         if (reader->state == STATE_LENGTH) {
+            read_whole_arguments(reader, view);
+            if (LIKELY(reader->args_left == 0)) {
+                reader->state = STATE_START;
+                return STEP_REQUEST;
+            }
             if (UNLIKELY(reader->arg_count >= view->args_capacity)) {
                 return want_args(reader, view);
             }
