@@ -3,9 +3,6 @@
 #include "base/check.h"
 #include "base/compiler.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 size_t number_from_u64(char *text, uint64_t number)
 {
     char reversed[NUMBER_TEXT_BYTES_MAX];
@@ -77,17 +74,29 @@ bool number_parse_bytes(struct slice text, uint64_t *bytes_p)
 
 void number_format_bytes(char *text, size_t capacity, uint64_t bytes)
 {
-    static const char units[] = "KMGTP";
+    static const char units[] = "BKMGTP";
+    char full[2 * NUMBER_TEXT_BYTES_MAX];
+    unsigned unit = 0;
     check(capacity > 0);
-    if (bytes < 1024) {
-        check(snprintf(text, capacity, "%" PRIu64 "B", bytes) > 0);
-        return;
-    }
-    size_t unit = 0;
-    double amount = (double)bytes / 1024;
-    while (amount >= 1024 && unit + 2 < sizeof(units)) {
-        amount /= 1024;
+    while (unit + 2 < sizeof(units) && bytes >> 10 * (unit + 1) > 0) {
         unit++;
     }
-    check(snprintf(text, capacity, "%.2f%c", amount, units[unit]) > 0);
+    unsigned shift = 10 * unit;
+    uint64_t rest = bytes - (bytes >> shift << shift);
+    /* Rounded half up to hundredths; at most 2^50 * 100, which fits. */
+    uint64_t hundredths = unit == 0 ? 0 : (rest * 100 + (1ULL << (shift - 1))) >> shift;
+    uint64_t whole = (bytes >> shift) + hundredths / 100;
+    hundredths %= 100;
+    size_t length_bytes = number_from_u64(full, whole);
+    if (unit > 0) {
+        full[length_bytes++] = '.';
+        full[length_bytes++] = (char)('0' + hundredths / 10);
+        full[length_bytes++] = (char)('0' + hundredths % 10);
+    }
+    full[length_bytes++] = units[unit];
+    if (length_bytes >= capacity) {
+        length_bytes = capacity - 1;
+    }
+    memcpy(text, full, length_bytes);
+    text[length_bytes] = '\0';
 }
