@@ -4,7 +4,7 @@
 
 #include "proto/request_reader.h"
 
-#define PIPELINE 64
+#define PIPELINE 24
 #define ROUNDS   15
 #define REPEATS  20000
 
@@ -37,12 +37,12 @@ int main(void)
 {
     static const char *const requests[] = {
         "*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000012\r\n",
-        "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000012\r\n$64\r\n"
-        "0123456789012345678901234567890123456789012345678901234567890123\r\n",
+        ("*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000012\r\n$64\r\n"
+         "0123456789012345678901234567890123456789012345678901234567890123\r\n"),
         "PING\r\n",
     };
     for (size_t kind = 0; kind < ARRAY_COUNT(requests); kind++) {
-        uint8_t data[PIPELINE * 128];
+        uint8_t data[PIPELINE * 112];
         size_t length = strlen(requests[kind]);
         for (size_t i = 0; i < PIPELINE; i++) {
             memcpy(data + i * length, requests[kind], length);
