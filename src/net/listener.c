@@ -1,0 +1,217 @@
+#include "net/listener.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static enum kvasir_status status_of_errno(int error_number)
+{
+    switch (error_number) {
+    case EADDRINUSE:
+        return KVASIR_BUSY;
+    case EACCES:
+    case EPERM:
+        return KVASIR_DENIED;
+    case EADDRNOTAVAIL:
+    case EINVAL:
+        return KVASIR_INVALID;
+    default:
+        return KVASIR_IO;
+    }
+}
+
+static const char *advice(int error_number)
+{
+    switch (error_number) {
+    case EADDRINUSE:
+        return "another process listens there: stop it or choose another port";
+    case EACCES:
+        return "choose a port above 1023 or a path that this user may write";
+    case EADDRNOTAVAIL:
+        return "bind takes an address of this host, or * for all";
+    case EMFILE:
+    case ENFILE:
+        return "raise the limit on open files (ulimit -n)";
+    default:
+        return "see the system's text";
+    }
+}
+
+static enum kvasir_status fail(int descriptor, const char *where, char *error,
+                               size_t error_capacity)
+{
+    int saved = errno;
+    if (descriptor >= 0) {
+        (void)close(descriptor);
+    }
+    (void)snprintf(error, error_capacity, "cannot listen on %s: %s; %s", where, strerror(saved),
+                   advice(saved));
+    return status_of_errno(saved);
+}
+
+enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared, int backlog,
+                                     char *error, size_t error_capacity, int *descriptor_p)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char where[LISTENER_ADDRESS_BYTES];
+    char service[8];
+    int on = 1;
+    int descriptor;
+    int result;
+    (void)snprintf(service, sizeof(service), "%u", (unsigned)port);
+    (void)snprintf(where, sizeof(where), "%s port %u", address, (unsigned)port);
+    if (strcmp(address, "*") == 0) {
+        hints.ai_family = AF_INET;
+    }
+    result = getaddrinfo(strcmp(address, "*") == 0 ? NULL : address, service, &hints, &found);
+    if (result != 0) {
+        (void)snprintf(error, error_capacity, "cannot listen on %s: %s; bind takes an address of "
+                       "this host, or * for all", where, gai_strerror(result));
+        return KVASIR_INVALID;
+    }
+    descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (descriptor < 0 ||
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        (shared && setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) ||
+        bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
+        listen(descriptor, backlog) != 0) {
+        freeaddrinfo(found);
+        return fail(descriptor, where, error, error_capacity);
+    }
+    freeaddrinfo(found);
+    *descriptor_p = descriptor;
+    return KVASIR_OK;
+}
+
+/* True when a process accepts connections on the socket file. */
+static bool unix_alive(const struct sockaddr_un *name)
+{
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bool alive;
+    if (probe < 0) {
+        return true;
+    }
+    alive = connect(probe, (const struct sockaddr *)name, sizeof(*name)) == 0 || errno == EAGAIN;
+    (void)close(probe);
+    return alive;
+}
+
+enum kvasir_status listener_open_unix(const char *path, uint32_t mode, int backlog, char *error,
+                                      size_t error_capacity, int *descriptor_p)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int descriptor;
+    if (strlen(path) >= sizeof(name.sun_path)) {
+        (void)snprintf(error, error_capacity,
+                       "unixsocket %s is %zu bytes long, allowed are %zu: choose a shorter path",
+                       path, strlen(path), sizeof(name.sun_path) - 1);
+        return KVASIR_INVALID;
+    }
+    memcpy(name.sun_path, path, strlen(path) + 1);
+    descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) {
+        return fail(descriptor, path, error, error_capacity);
+    }
+    if (unix_alive(&name)) {
+        errno = EADDRINUSE;
+        return fail(descriptor, path, error, error_capacity);
+    }
+    (void)unlink(path);
+    if (bind(descriptor, (const struct sockaddr *)&name, sizeof(name)) != 0 ||
+        chmod(path, (mode_t)mode) != 0 || listen(descriptor, backlog) != 0) {
+        return fail(descriptor, path, error, error_capacity);
+    }
+    *descriptor_p = descriptor;
+    return KVASIR_OK;
+}
+
+enum kvasir_status listener_accept(int listening, int *descriptor_p)
+{
+    int on = 1;
+    int descriptor;
+    do {
+        descriptor = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while (descriptor < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (descriptor < 0) {
+        switch (errno) {
+        case EAGAIN:
+            return KVASIR_AGAIN;
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM:
+            return KVASIR_BUSY;
+        default:
+            return KVASIR_IO;
+        }
+    }
+    /* Fails harmlessly on a Unix socket. */
+    (void)setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    *descriptor_p = descriptor;
+    return KVASIR_OK;
+}
+
+static void address_text(const struct sockaddr_storage *address, char text[LISTENER_ADDRESS_BYTES])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        (void)inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+        (void)snprintf(text, LISTENER_ADDRESS_BYTES, "%s:%u", host, (unsigned)ntohs(in->sin_port));
+    } else if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)address;
+        (void)inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof(host));
+        (void)snprintf(text, LISTENER_ADDRESS_BYTES, "[%s]:%u", host,
+                       (unsigned)ntohs(in->sin6_port));
+    } else if (address->ss_family == AF_UNIX) {
+        const struct sockaddr_un *name = (const struct sockaddr_un *)(const void *)address;
+        (void)snprintf(text, LISTENER_ADDRESS_BYTES, "%.100s:0", name->sun_path);
+    } else {
+        (void)snprintf(text, LISTENER_ADDRESS_BYTES, "?:0");
+    }
+}
+
+void listener_addresses(int descriptor, char peer[LISTENER_ADDRESS_BYTES],
+                        char local[LISTENER_ADDRESS_BYTES], bool *unix_p)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof(address);
+    if (getsockname(descriptor, (struct sockaddr *)&address, &length) != 0) {
+        address.ss_family = AF_UNSPEC;
+    }
+    address_text(&address, local);
+    *unix_p = address.ss_family == AF_UNIX;
+    if (*unix_p) {
+        /* The other end of a Unix socket has no name worth showing; Redis shows the path twice. */
+        memcpy(peer, local, LISTENER_ADDRESS_BYTES);
+        return;
+    }
+    address = (struct sockaddr_storage){0};
+    length = sizeof(address);
+    if (getpeername(descriptor, (struct sockaddr *)&address, &length) != 0) {
+        address.ss_family = AF_UNSPEC;
+    }
+    address_text(&address, peer);
+}
+
+bool listener_peer_uid(int descriptor, uint32_t *uid_p)
+{
+    struct ucred peer;
+    socklen_t length = sizeof(peer);
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        return false;
+    }
+    *uid_p = peer.uid;
+    return true;
+}
