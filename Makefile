@@ -20,7 +20,7 @@ DEV ?= $(if $(CI),1,)
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 30
-LAYERS ?= base mem proto route plug store net cluster server
+LAYERS ?= base mem proto route plug store net cluster server client
 TESTS ?=
 
 comma := ,
@@ -67,7 +67,7 @@ INCLUDES := -Isrc -Isrc/include -I$(BUILD)/gen $(PACKAGE_CFLAGS)
 BASE_CFLAGS := $(CSTD) $(WARN) $(WARN_$(COMPILER)) $(WERROR) $(HARDEN) $(INCLUDES) -pthread \
 	-DKVASIR_VERSION='"$(VERSION)"'
 ALL_CFLAGS := $(BASE_CFLAGS) $(MODE_FLAGS) $(CFLAGS)
-TEST_CFLAGS := $(ALL_CFLAGS) -DKVASIR_FAULT $(if $(filter 1,$(DEBUG)),,-DKVASIR_DEBUG)
+TEST_CFLAGS = $(ALL_CFLAGS) -DKVASIR_FAULT $(if $(filter 1,$(DEBUG)),,-DKVASIR_DEBUG)
 ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
 	$(LDFLAGS)
 
@@ -78,9 +78,10 @@ FUZZ_CFLAGS = $(CSTD) $(INCLUDES) -pthread -DKVASIR_VERSION='"$(VERSION)"' -O1 -
 
 # ---- sources ---------------------------------------------------------------------------------
 
-SERVER_SOURCES := $(filter-out src/server/main.c,$(foreach l,$(LAYERS),$(wildcard src/$(l)/*.c)))
+SERVER_SOURCES := $(filter-out src/server/main.c,\
+	$(foreach l,$(filter-out client,$(LAYERS)),$(wildcard src/$(l)/*.c)))
 SERVER_MAIN := $(wildcard src/server/main.c)
-CLIENT_SOURCES := $(wildcard src/client/*.c)
+CLIENT_SOURCES := $(if $(filter client,$(LAYERS)),$(wildcard src/client/*.c))
 SHARED_SOURCES := $(foreach l,base proto route,$(wildcard src/$(l)/*.c))
 UNIT_SOURCES := $(if $(TESTS),$(TESTS:%=tests/unit/test_%.c),$(wildcard tests/unit/test_*.c))
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
@@ -132,6 +133,9 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 $(BUILD)/pic/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) -fPIC -MMD -MP -c $< -o $@
+
+# A test may hold a buffer on the stack that the server may not.
+$(BUILD)/test-obj/tests/%.o: TEST_CFLAGS += -Wframe-larger-than=65536
 
 $(BUILD)/test-obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
