@@ -1,11 +1,13 @@
 #pragma once
 /* layout – where a value's bytes are: whole pages in any order, then the tail in up to three runs.
  * So a value never needs contiguous space and any free page serves any value. Taken and given by the
- * owning shard; walked by any core that holds a pin on the value.
+ * owning shard; walked by any core that holds a pin on the value: each run says how long it is, so
+ * that nothing else needs to be looked at.
  *
- * The tail (what is left after whole pages) becomes one run when that packs pages well, else it is
- * split along powers of two, which tile a page without loss, and only the last, smallest part is
- * rounded up. A tail within 1/32 of a page takes the whole page. */
+ * The tail (what is left after whole pages) is one run when it is short, or when rounding it up to
+ * whole granules wastes little; else whole granules and a short run for the rest. When no free space
+ * is long enough for the granules they come in as many parts as there are runs left. A tail within
+ * 1/64 of a page takes the whole page. */
 
 #include "base/compiler.h"
 #include "mem/runs.h"
@@ -32,11 +34,10 @@ void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p
 struct layout_cursor {
     const struct pages *pages; /* borrowed */
     struct layout layout;
-    size_t length_bytes;   /* of the whole value */
-    size_t offset_bytes;   /* of the next piece, from the start of the value */
-    uint32_t page;         /* next whole page */
-    uint32_t run_index;    /* next run */
-    size_t skip_bytes;     /* already consumed of the next piece */
+    size_t left_bytes;  /* from here to the end of the value */
+    size_t skip_bytes;  /* already consumed of the current piece */
+    uint32_t page;      /* the current piece while whole pages last, then PAGES_NONE */
+    uint32_t run_index; /* the current piece after that */
 };
 
 void layout_cursor_init(struct layout_cursor *cursor, const struct pages *pages,

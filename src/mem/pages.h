@@ -7,25 +7,28 @@
 #include "mem/region.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define PAGES_NONE UINT32_MAX
 
+/* A page is also seen as granules of this many units (4 KiB of payload): what runs are cut from. */
+#define PAGES_GRANULE_UNITS 64U
+#define PAGES_GRANULES_MAX  512U
+
 struct pages;
 
-/* One page's bookkeeping. next chains the pages of one value (or of one list of the owner). */
+/* One page's bookkeeping. next and prev chain the pages of one value, or of one list of the owner;
+ * PAGES_NONE when the page is taken. */
 struct page {
     uint32_t next;
     uint32_t prev;
-    uint32_t used_runs;      /* of a page cut into runs */
-    uint16_t run_class;      /* class of the runs, or PAGE_CLASS_WHOLE */
-    uint16_t search_word;    /* where to look for a free run next */
-    uint64_t *run_bitmap;    /* owned by the pool; one bit a run, 1 = taken */
+    uint32_t used_granules; /* of a page cut into runs; 0 when the page is whole */
 };
-#define PAGE_CLASS_WHOLE UINT16_MAX
 
-/* unit_bytes: the smallest run (and the granule of run offsets). All pages start free.
- * NULL when out of memory. */
+/* unit_bytes: the smallest run (and the granule of run offsets), a power of two. page_bytes is a
+ * power of two, 16 to 512 granules. All pages start free. NULL when out of memory. The bookkeeping
+ * is memory that is first touched in use (pages_bookkeeping_bytes says how much it can become). */
 struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t unit_bytes);
 void pages_destroy(struct pages **pages_p);
 
@@ -41,3 +44,5 @@ uint32_t pages_unit_bytes(const struct pages *pages);
 uint32_t pages_count(const struct pages *pages);
 /* Free now; exact only while nobody takes or gives. */
 uint32_t pages_free_count(const struct pages *pages);
+/* Memory outside the region that this pool takes when all of it is in use: part of maxmemory. */
+size_t pages_bookkeeping_bytes(const struct pages *pages);

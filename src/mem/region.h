@@ -23,13 +23,14 @@ enum region_pages {
 typedef void region_progress_fn(void *argument, size_t done_bytes, size_t total_bytes);
 
 struct region_config {
-    const char *name; /* of the memfd; borrowed for the call */
-    size_t size_bytes; /* multiple of 2 MiB */
-    bool shared;       /* memfd that others may map; else private anonymous memory */
-    bool huge_try;     /* try hugetlbfs first, then advise transparent huge pages */
-    bool populate;     /* touch every page now, so that no write ever waits for one */
-    unsigned populate_threads;     /* 0: one per available core */
-    region_progress_fn *progress;  /* may be NULL; called from the calling thread about every second */
+    const char *name;          /* of the memfd; borrowed for the call */
+    size_t size_bytes;         /* multiple of 2 MiB */
+    bool shared;               /* memfd that others may map; else private anonymous memory */
+    bool huge_try;             /* try hugetlbfs first, then advise transparent huge pages */
+    bool populate;             /* touch every page now, so that no write ever waits for one */
+    unsigned populate_threads; /* 0: one per available core */
+    region_progress_fn
+        *progress; /* may be NULL; called from the calling thread about every second */
     void *progress_argument;
 };
 

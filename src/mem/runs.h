@@ -1,12 +1,16 @@
 #pragma once
-/* runs – one shard's allocator of runs (parts of pages) in size classes. Pages come from the common
- * pool when a class has no room and go back at once when their last run is given. One thread; a run's
- * address may be read by others while its owner keeps it.
+/* runs – one shard's allocator of runs (parts of pages). Pages come from the common pool when there
+ * is no room and go back at once when their last run is given. One thread; a run's address may be
+ * read by others while its owner keeps it.
  *
- * Classes: eight to a doubling, so that rounding wastes at most 12.5 %; below eight units every
- * multiple of the unit. A run starts at a multiple of its class's step (and of 4 KiB from 32 KiB
- * on). An exact-size class appears when one size is asked for again and again and rounding would
- * waste more than 1/64 of it, and goes when its last page does. */
+ * Short runs (up to 8 granules of 64 units) come in size classes, eight to a doubling, so that
+ * rounding wastes at most 12.5 %; below sixteen units every multiple of the unit. The runs of one
+ * class share chunks of 1 to 16 granules, which they fill without loss; a chunk goes back to the
+ * free space when its last run is given. An exact-size class appears when one size is asked for
+ * again and again and rounding would waste more than 1/64 of it, and goes with its last chunk.
+ * Longer runs, and those that fill granules exactly, take whole granules, best fit.
+ * A run of a class starts at a multiple of the largest power of two that divides the class's size,
+ * one of whole granules at a granule (4 KiB of payload). */
 
 #include "base/compiler.h"
 #include "mem/pages.h"
@@ -17,7 +21,8 @@ struct runs;
 
 struct run {
     uint32_t page;         /* PAGES_NONE: no run */
-    uint32_t offset_units; /* from the start of the page */
+    uint16_t offset_units; /* from the start of the page */
+    uint16_t length_units; /* what it takes: at least what was asked for */
 };
 
 /* Borrows pages. NULL when out of memory. */
@@ -25,30 +30,35 @@ struct runs *runs_create(struct pages *pages);
 /* Every run must have been given back. */
 void runs_destroy(struct runs **runs_p);
 
-/* KVASIR_OK; KVASIR_NO_MEMORY when the class is full and no page is free. length_bytes is 1 … page
- * size. */
+/* KVASIR_OK; KVASIR_NO_MEMORY when there is no room in the pages held and no page is free.
+ * length_bytes is 1 … page size. */
 ATTR_MUST_USE enum kvasir_status runs_take(struct runs *runs, size_t length_bytes,
                                            struct run *run_p);
+/* The longest free run of whole granules in the pages held, at most length_bytes (a multiple of the
+ * granule): for a caller that can live with several parts once runs_take has failed. KVASIR_OK, or
+ * KVASIR_NO_MEMORY when nothing at all is free. */
+ATTR_MUST_USE enum kvasir_status runs_take_part(struct runs *runs, size_t length_bytes,
+                                                struct run *run_p);
 /* Sets run_p->page to PAGES_NONE. */
 void runs_give(struct runs *runs, struct run *run_p);
+
+/* The run that starts at this address and was taken from this allocator. */
+struct run runs_find(const struct runs *runs, const void *address);
 
 static inline uint8_t *runs_address(const struct pages *pages, struct run run)
 {
     return pages_address(pages, run.page) + (size_t)run.offset_units * pages_unit_bytes(pages);
 }
 
-/* What a run of this length would really take now, bytes. */
+/* What a run of this length would take now, bytes. */
 size_t runs_rounded_bytes(const struct runs *runs, size_t length_bytes);
-/* True when runs of exactly this length pack a page with under 3 % loss: an exact or a power-of-two
- * class. */
-bool runs_packs_exactly(struct runs *runs, size_t length_bytes);
 
 struct pages *runs_pages(const struct runs *runs);
 
 struct runs_stats {
-    uint64_t taken_bytes;  /* of runs handed out, rounded to their class */
-    uint32_t page_count;   /* pages this allocator holds */
-    uint32_t class_count;  /* classes with at least one page */
-    uint32_t exact_count;  /* of those, made on demand */
+    uint64_t taken_bytes; /* of runs handed out, rounding included */
+    uint32_t page_count;  /* pages this allocator holds */
+    uint32_t class_count; /* classes with at least one chunk */
+    uint32_t exact_count; /* of those, made on demand */
 };
 void runs_stats(const struct runs *runs, struct runs_stats *stats_p);

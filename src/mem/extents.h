@@ -1,0 +1,34 @@
+#pragma once
+/* extents – one shard's free space inside the pages it holds, in whole granules: best fit, joined
+ * with its free neighbours when given back, and a page that is free all through returns to the
+ * common pool at once. For the files of this layer only; one thread. Embedded in struct runs;
+ * borrows the pool, keeps its records in the pool's bookkeeping. */
+
+#include "mem/pages_impl.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A bin for each length there is, so that the best fit is the first bin that is not empty. */
+#define EXTENTS_BINS  (PAGES_GRANULES_MAX + 1)
+#define EXTENTS_WORDS ((EXTENTS_BINS + 63) / 64)
+
+struct extents {
+    struct pages *pages;               /* borrowed */
+    uint32_t page_count;               /* held now */
+    uint64_t bins_used[EXTENTS_WORDS]; /* one bit a bin: not empty */
+    uint32_t bins[EXTENTS_BINS];       /* first free piece of that length, or PAGES_NONE */
+};
+
+void extents_init(struct extents *extents, struct pages *pages);
+
+/* A piece of exactly length granules (1 … a page), from the free space at hand or else from a fresh
+ * page. False: neither has room. *granule_p is pool-wide; the piece is marked TAKEN. */
+ATTR_MUST_USE bool extents_take(struct extents *extents, uint32_t length, uint32_t *granule_p);
+
+/* The longest free piece at hand, cut to at most length granules. Returns its length; 0: there is
+ * no free space in the pages held. */
+uint32_t extents_take_longest(struct extents *extents, uint32_t length, uint32_t *granule_p);
+
+/* granule is the first of the piece. */
+void extents_give(struct extents *extents, uint32_t granule);

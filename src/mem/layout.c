@@ -1,0 +1,251 @@
+#include "mem/layout.h"
+
+#include "base/check.h"
+#include "mem/pages_impl.h"
+
+/* Tails up to here are one run of a class: short values in one piece. */
+#define LAYOUT_SINGLE_GRANULES 4U
+/* A value is cut once more when rounding would waste more than this part of it. Each piece costs an
+ * iovec in every send and receive, so it is not cut for less. */
+#define LAYOUT_WASTE_DIVISOR 32U
+/* A tail this near to a page takes the page: what would be left serves few and keeps the page. */
+#define LAYOUT_PAGE_DIVISOR 64U
+
+static const struct layout layout_empty = {
+    .first_page = PAGES_NONE,
+    .runs = {{.page = PAGES_NONE}, {.page = PAGES_NONE}, {.page = PAGES_NONE}},
+};
+
+/* What a tail is taken as: whole granules first (in one run or several), then a short run. */
+struct layout_plan {
+    size_t granule_bytes;
+    size_t short_bytes;
+};
+
+static void layout_give_pages(struct pages *pages, struct layout *layout)
+{
+    uint32_t page = layout->first_page;
+    layout->first_page = PAGES_NONE;
+    while (page != PAGES_NONE) {
+        uint32_t next = pages_find(pages, page)->next;
+        pages_give(pages, page);
+        page = next;
+    }
+}
+
+static bool layout_take_pages(struct pages *pages, size_t count, struct layout *layout)
+{
+    uint32_t *link = &layout->first_page;
+    for (size_t index = 0; index < count; index++) {
+        uint32_t page = PAGES_NONE;
+        if (!pages_take(pages, &page)) {
+            layout_give_pages(pages, layout);
+            return false;
+        }
+        *link = page;
+        link = &pages_find(pages, page)->next;
+    }
+    return true;
+}
+
+static void layout_give_runs(struct runs *runs, struct layout *layout)
+{
+    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
+        if (layout->runs[index].page != PAGES_NONE) {
+            runs_give(runs, &layout->runs[index]);
+        }
+    }
+}
+
+/* Whole granules in at most run_max runs from runs[0] on; in one when there is room for one. */
+static bool layout_take_granules(struct runs *runs, size_t granule_bytes, uint32_t run_max,
+                                 struct layout *layout)
+{
+    size_t unit_bytes = pages_unit_bytes(runs_pages(runs));
+    size_t left_bytes = granule_bytes;
+
+    for (uint32_t index = 0; index < run_max; index++) {
+        struct run *run = &layout->runs[index];
+        if (runs_take(runs, left_bytes, run) == KVASIR_OK) {
+            return true;
+        }
+        if (index + 1 == run_max || runs_take_part(runs, left_bytes, run) != KVASIR_OK) {
+            break;
+        }
+        /* A part is shorter than what is left: otherwise it would have been found whole. Under fault
+         * points it may not be, and is then all there is to take. */
+        left_bytes -= (size_t)run->length_units * unit_bytes;
+        if (left_bytes == 0) {
+            return true;
+        }
+    }
+    layout_give_runs(runs, layout);
+    return false;
+}
+
+/* The run after the last one that is taken; there is one. */
+static struct run *layout_find_free_run(struct layout *layout)
+{
+    uint32_t index = 0;
+    while (layout->runs[index].page != PAGES_NONE) {
+        index++;
+    }
+    return &layout->runs[index];
+}
+
+static bool layout_take_tail(struct runs *runs, struct layout_plan plan, struct layout *layout)
+{
+    bool is_split = plan.short_bytes > 0;
+    uint32_t run_max = is_split ? LAYOUT_RUNS_MAX - 1 : LAYOUT_RUNS_MAX;
+
+    if (plan.granule_bytes > 0 &&
+        !layout_take_granules(runs, plan.granule_bytes, run_max, layout)) {
+        return false;
+    }
+    if (is_split && runs_take(runs, plan.short_bytes, layout_find_free_run(layout)) != KVASIR_OK) {
+        layout_give_runs(runs, layout);
+        return false;
+    }
+    return true;
+}
+
+static struct layout_plan layout_plan_tail(const struct pages *pages, size_t tail_bytes,
+                                           size_t length_bytes)
+{
+    size_t granule_bytes = (size_t)pages_unit_bytes(pages) * PAGES_GRANULE_UNITS;
+    size_t short_bytes = tail_bytes % granule_bytes;
+    size_t wasted_bytes = short_bytes > 0 ? granule_bytes - short_bytes : 0;
+
+    if (tail_bytes <= LAYOUT_SINGLE_GRANULES * granule_bytes) {
+        return (struct layout_plan){.short_bytes = tail_bytes};
+    }
+    if (wasted_bytes * LAYOUT_WASTE_DIVISOR <= length_bytes) {
+        return (struct layout_plan){.granule_bytes = tail_bytes + wasted_bytes};
+    }
+    return (struct layout_plan){
+        .granule_bytes = tail_bytes - short_bytes,
+        .short_bytes = short_bytes,
+    };
+}
+
+enum kvasir_status layout_take(struct runs *runs, size_t length_bytes, struct layout *layout_p)
+{
+    struct pages *pages = runs_pages(runs);
+    size_t page_bytes = pages_page_bytes(pages);
+    size_t page_count = length_bytes / page_bytes;
+    size_t tail_bytes = length_bytes % page_bytes;
+
+    *layout_p = layout_empty;
+    if (tail_bytes > page_bytes - page_bytes / LAYOUT_PAGE_DIVISOR) {
+        page_count++;
+        tail_bytes = 0;
+    }
+    /* Not one page is touched for a value that cannot fit in what is free. */
+    if (page_count > pages_free_count(pages) || !layout_take_pages(pages, page_count, layout_p)) {
+        return KVASIR_NO_MEMORY;
+    }
+    if (tail_bytes == 0) {
+        return KVASIR_OK;
+    }
+    struct layout_plan plan = layout_plan_tail(pages, tail_bytes, length_bytes);
+    if (layout_take_tail(runs, plan, layout_p)) {
+        return KVASIR_OK;
+    }
+    /* No room for the short run: its bytes in whole granules, unless that wastes most of one. */
+    size_t granule_bytes = (size_t)pages_unit_bytes(pages) * PAGES_GRANULE_UNITS;
+    size_t rounded_bytes = (tail_bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+    if (plan.short_bytes > 0 && tail_bytes >= granule_bytes &&
+        layout_take_granules(runs, rounded_bytes, LAYOUT_RUNS_MAX, layout_p)) {
+        return KVASIR_OK;
+    }
+    layout_give_pages(pages, layout_p);
+    return KVASIR_NO_MEMORY;
+}
+
+void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p)
+{
+    check_slow(layout_taken_bytes(runs, layout_p, length_bytes) >= length_bytes);
+    (void)length_bytes;
+    layout_give_runs(runs, layout_p);
+    layout_give_pages(runs_pages(runs), layout_p);
+}
+
+static size_t layout_run_bytes(const struct pages *pages, struct run run)
+{
+    return (size_t)run.length_units << pages->unit_shift;
+}
+
+void layout_cursor_init(struct layout_cursor *cursor, const struct pages *pages,
+                        const struct layout *layout, size_t length_bytes)
+{
+    *cursor = (struct layout_cursor){
+        .pages = pages,
+        .layout = *layout,
+        .left_bytes = length_bytes,
+        .page = layout->first_page,
+    };
+}
+
+/* Bytes of the current piece from its start on; the value may end before. */
+static size_t layout_cursor_piece_bytes(const struct layout_cursor *cursor)
+{
+    if (cursor->page != PAGES_NONE) {
+        return cursor->pages->page_bytes;
+    }
+    check(cursor->run_index < LAYOUT_RUNS_MAX);
+    struct run run = cursor->layout.runs[cursor->run_index];
+    check(run.page != PAGES_NONE);
+    return layout_run_bytes(cursor->pages, run);
+}
+
+struct iovec layout_cursor_peek(const struct layout_cursor *cursor)
+{
+    if (cursor->left_bytes == 0) {
+        return (struct iovec){.iov_base = NULL, .iov_len = 0};
+    }
+    size_t length_bytes = layout_cursor_piece_bytes(cursor) - cursor->skip_bytes;
+    uint8_t *start = cursor->page != PAGES_NONE
+                         ? pages_address(cursor->pages, cursor->page)
+                         : runs_address(cursor->pages, cursor->layout.runs[cursor->run_index]);
+    return (struct iovec){
+        .iov_base = start + cursor->skip_bytes,
+        .iov_len = length_bytes < cursor->left_bytes ? length_bytes : cursor->left_bytes,
+    };
+}
+
+void layout_cursor_skip(struct layout_cursor *cursor, size_t length_bytes)
+{
+    check(length_bytes <= cursor->left_bytes);
+    cursor->left_bytes -= length_bytes;
+    cursor->skip_bytes += length_bytes;
+    while (cursor->left_bytes > 0) {
+        size_t piece_bytes = layout_cursor_piece_bytes(cursor);
+        if (cursor->skip_bytes < piece_bytes) {
+            return;
+        }
+        cursor->skip_bytes -= piece_bytes;
+        if (cursor->page != PAGES_NONE) {
+            cursor->page = pages_find(cursor->pages, cursor->page)->next;
+        } else {
+            cursor->run_index++;
+        }
+    }
+}
+
+size_t layout_taken_bytes(const struct runs *runs, const struct layout *layout, size_t length_bytes)
+{
+    const struct pages *pages = runs_pages(runs);
+    size_t taken_bytes = 0;
+    (void)length_bytes;
+
+    for (uint32_t page = layout->first_page; page != PAGES_NONE;
+         page = pages_find(pages, page)->next) {
+        taken_bytes += pages->page_bytes;
+    }
+    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
+        if (layout->runs[index].page != PAGES_NONE) {
+            taken_bytes += layout_run_bytes(pages, layout->runs[index]);
+        }
+    }
+    return taken_bytes;
+}

@@ -1,0 +1,138 @@
+#include "mem/pages.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "base/stack.h"
+#include "mem/pages_impl.h"
+#include "mem/poison.h"
+
+#include <stdlib.h>
+
+static bool pages_power_of_two(uint32_t number)
+{
+    return number != 0 && (number & (number - 1)) == 0;
+}
+
+static uint32_t pages_shift_of(uint32_t power_of_two)
+{
+    return (uint32_t)__builtin_ctz(power_of_two);
+}
+
+struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t unit_bytes)
+{
+    check(pages_power_of_two(page_bytes) && pages_power_of_two(unit_bytes));
+    uint32_t granules_per_page = page_bytes / (unit_bytes * PAGES_GRANULE_UNITS);
+    check(granules_per_page >= 16 && granules_per_page <= PAGES_GRANULES_MAX);
+    size_t count = region_size_bytes(region) / page_bytes;
+    /* Pool-wide granule numbers are 32 bits wide: 16 TiB of payload. */
+    check(count > 0 && count < UINT32_MAX / granules_per_page);
+
+    struct pages *pages = fault_hit("pages_create") ? NULL : malloc(sizeof(*pages));
+    if (pages == NULL) {
+        return NULL;
+    }
+    *pages = (struct pages){
+        .base = region_base(region),
+        .page_bytes = page_bytes,
+        .page_shift = pages_shift_of(page_bytes),
+        .unit_bytes = unit_bytes,
+        .unit_shift = pages_shift_of(unit_bytes),
+        .count = (uint32_t)count,
+        .granules_per_page = granules_per_page,
+        .granules_shift = pages_shift_of(granules_per_page),
+    };
+    pages->pages = calloc(count, sizeof(*pages->pages));
+    /* Large, so calloc maps it and each part is first touched when its page is first cut. */
+    pages->granules = calloc(count * granules_per_page, sizeof(*pages->granules));
+    pages->free_pages = stack_create(pages->count);
+    if (pages->pages == NULL || pages->granules == NULL || pages->free_pages == NULL) {
+        pages_destroy(&pages);
+        return NULL;
+    }
+    /* Backwards, so that the lowest page is taken first. */
+    for (uint32_t page = pages->count; page-- > 0;) {
+        stack_push(pages->free_pages, page);
+    }
+    poison_set(pages->base, count << pages->page_shift);
+    return pages;
+}
+
+void pages_destroy(struct pages **pages_p)
+{
+    struct pages *pages = *pages_p;
+    *pages_p = NULL;
+    if (pages == NULL) {
+        return;
+    }
+    /* The region outlives the pool and is its owner's again. */
+    poison_clear(pages->base, (size_t)pages->count << pages->page_shift);
+    stack_destroy(&pages->free_pages);
+    free(pages->granules);
+    free(pages->pages);
+    free(pages);
+}
+
+bool pages_take(struct pages *pages, uint32_t *page_p)
+{
+    uint32_t page = PAGES_NONE;
+    if (fault_hit("pages_take") || !stack_pop(pages->free_pages, &page)) {
+        return false;
+    }
+    check(page < pages->count);
+    pages->pages[page] = (struct page){.next = PAGES_NONE, .prev = PAGES_NONE};
+    poison_clear(pages_unit_address(pages, page, 0), pages->page_bytes);
+    *page_p = page;
+    return true;
+}
+
+void pages_give(struct pages *pages, uint32_t page)
+{
+    check(page < pages->count);
+    poison_set(pages_unit_address(pages, page, 0), pages->page_bytes);
+    stack_push(pages->free_pages, page);
+}
+
+struct page *pages_find(const struct pages *pages, uint32_t page)
+{
+    check(page < pages->count);
+    return &pages->pages[page];
+}
+
+uint8_t *pages_address(const struct pages *pages, uint32_t page)
+{
+    check(page < pages->count);
+    return pages_unit_address(pages, page, 0);
+}
+
+uint8_t *pages_base(const struct pages *pages)
+{
+    return pages->base;
+}
+
+uint32_t pages_page_bytes(const struct pages *pages)
+{
+    return pages->page_bytes;
+}
+
+uint32_t pages_unit_bytes(const struct pages *pages)
+{
+    return pages->unit_bytes;
+}
+
+uint32_t pages_count(const struct pages *pages)
+{
+    return pages->count;
+}
+
+uint32_t pages_free_count(const struct pages *pages)
+{
+    return stack_count(pages->free_pages);
+}
+
+size_t pages_bookkeeping_bytes(const struct pages *pages)
+{
+    size_t of_granules = (size_t)pages->granules_per_page * sizeof(struct granule);
+    /* The stack holds one or two words a page. */
+    return sizeof(*pages) +
+           pages->count * (sizeof(struct page) + of_granules + 2 * sizeof(uint32_t));
+}

@@ -1,0 +1,267 @@
+#include "mem/region.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "base/number.h"
+#include "mem/region_limits.h"
+#include "mem/region_populate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
+#ifndef MAP_HUGE_2MB
+#define MAP_HUGE_2MB (21 << 26)
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+#define REGION_ALIGN_BYTES (2UL << 20)
+
+struct region {
+    uint8_t *base; /* owned mapping */
+    size_t size_bytes;
+    int fd; /* owned; -1 when private */
+    enum region_pages page_kind;
+};
+
+/* Where the sentence about a failure goes. */
+struct region_error {
+    char *text;
+    size_t capacity;
+};
+
+static void region_explain(const struct region_error *error, const struct region_config *config,
+                           const char *what, int error_number)
+{
+    char size[32];
+    number_format_bytes(size, sizeof(size), config->size_bytes);
+    snprintf(error->text, error->capacity, "%s memory of %s: %s: %s", config->name, size, what,
+             strerrordesc_np(error_number));
+}
+
+/* Address space at a 2 MiB boundary, so that huge pages can lie under it; nothing is behind it yet.
+ * NULL: there is none. */
+static uint8_t *region_reserve(size_t size_bytes)
+{
+    size_t wide_bytes = size_bytes + REGION_ALIGN_BYTES;
+    void *wide =
+        mmap(NULL, wide_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (wide == MAP_FAILED) {
+        return NULL;
+    }
+    uint8_t *start = wide;
+    size_t misfit = (uintptr_t)start % REGION_ALIGN_BYTES;
+    size_t front_bytes = misfit > 0 ? REGION_ALIGN_BYTES - misfit : 0;
+    size_t back_bytes = REGION_ALIGN_BYTES - front_bytes;
+    if (front_bytes > 0) {
+        munmap(start, front_bytes);
+    }
+    if (back_bytes > 0) {
+        munmap(start + front_bytes + size_bytes, back_bytes);
+    }
+    return start + front_bytes;
+}
+
+/* Puts memory behind the reserved addresses. False: errno says why, and nothing is left open. */
+static bool region_map(struct region *region, const struct region_config *config, bool is_huge)
+{
+    int flags = MAP_FIXED;
+    if (config->shared) {
+        unsigned memfd_flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+        memfd_flags |= is_huge ? (unsigned)MFD_HUGETLB | MFD_HUGE_2MB : 0;
+        region->fd = fault_hit("region_memfd") ? -1 : memfd_create(config->name, memfd_flags);
+        if (region->fd < 0 || ftruncate(region->fd, (off_t)config->size_bytes) != 0) {
+            goto close_file;
+        }
+        flags |= MAP_SHARED;
+    } else {
+        flags |= MAP_PRIVATE | MAP_ANONYMOUS | (is_huge ? MAP_HUGETLB | MAP_HUGE_2MB : 0);
+    }
+    /* Huge pages are set aside by this very call: it fails when too few are free. */
+    if (!fault_hit("region_map") && mmap(region->base, config->size_bytes, PROT_READ | PROT_WRITE,
+                                         flags, region->fd, 0) != MAP_FAILED) {
+        return true;
+    }
+close_file:
+    if (region->fd >= 0) {
+        int saved = errno;
+        close(region->fd);
+        region->fd = -1;
+        errno = saved;
+    }
+    return false;
+}
+
+/* The word in brackets in one of the kernel's selection files says what it does with the advice. */
+static bool region_advice_counts(bool is_shared)
+{
+    const char *path = is_shared ? "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                                 : "/sys/kernel/mm/transparent_hugepage/enabled";
+    char text[128];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length <= 0) {
+        return false;
+    }
+    text[length] = '\0';
+    return strstr(text, "[never]") == NULL && strstr(text, "[deny]") == NULL;
+}
+
+static enum region_pages region_advise(const struct region *region,
+                                       const struct region_config *config)
+{
+    if (!config->huge_try || madvise(region->base, region->size_bytes, MADV_HUGEPAGE) != 0) {
+        return REGION_PAGES_SMALL;
+    }
+    return region_advice_counts(config->shared) ? REGION_PAGES_TRANSPARENT : REGION_PAGES_SMALL;
+}
+
+/* After this nobody can change the size or map the file for writing; our own mapping still can. */
+static bool region_seal(const struct region *region)
+{
+    return !fault_hit("region_seal") &&
+           fcntl(region->fd, F_ADD_SEALS,
+                 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0;
+}
+
+static enum kvasir_status region_acquire(struct region *region, const struct region_config *config,
+                                         const struct region_error *error)
+{
+    if (config->huge_try && region_map(region, config, true)) {
+        region->page_kind = REGION_PAGES_HUGE;
+        return KVASIR_OK;
+    }
+    const struct region_limits_ask ask = {
+        .root = "",
+        .name = config->name,
+        .size_bytes = config->size_bytes,
+        .is_file = config->shared,
+    };
+    if (!region_limits_allow(&ask, error->text, error->capacity)) {
+        return KVASIR_NO_MEMORY;
+    }
+    if (!region_map(region, config, false)) {
+        region_explain(error, config,
+                       config->shared ? "memfd cannot be mapped" : "cannot be mapped", errno);
+        return errno == ENOMEM ? KVASIR_NO_MEMORY : KVASIR_IO;
+    }
+    region->page_kind = region_advise(region, config);
+    return KVASIR_OK;
+}
+
+static enum kvasir_status region_fill(struct region *region, const struct region_config *config,
+                                      const struct region_error *error)
+{
+    /* Payload in a core file helps nobody and would take the disk. */
+    if (config->shared) {
+        (void)madvise(region->base, region->size_bytes, MADV_DONTDUMP);
+    }
+    if (config->populate) {
+        const struct region_populate_job job = {
+            .base = region->base,
+            .size_bytes = region->size_bytes,
+            .thread_count = config->populate_threads,
+            .progress = config->progress,
+            .progress_argument = config->progress_argument,
+        };
+        int rc = region_populate(&job);
+        if (rc != 0) {
+            region_explain(error, config, "the kernel ran out of pages; lower --maxmemory", rc);
+            return KVASIR_NO_MEMORY;
+        }
+    }
+    if (config->shared && !region_seal(region)) {
+        region_explain(error, config,
+                       "cannot be sealed against writers (Linux 5.1 or later needed)", errno);
+        return KVASIR_IO;
+    }
+    return KVASIR_OK;
+}
+
+enum kvasir_status region_create(const struct region_config *config, char *error,
+                                 size_t error_capacity, struct region **region_p)
+{
+    const struct region_error where = {.text = error, .capacity = error_capacity};
+    if (config->size_bytes == 0 || config->size_bytes % REGION_ALIGN_BYTES != 0) {
+        snprintf(error, error_capacity,
+                 "%s memory of %zu bytes: the size must be a multiple of 2 MiB and not 0",
+                 config->name, config->size_bytes);
+        return KVASIR_INVALID;
+    }
+    struct region *region = fault_hit("region_create") ? NULL : malloc(sizeof(*region));
+    if (region == NULL) {
+        region_explain(&where, config, "no memory to describe it", ENOMEM);
+        return KVASIR_NO_MEMORY;
+    }
+    *region = (struct region){.size_bytes = config->size_bytes, .fd = -1};
+    enum kvasir_status status = KVASIR_NO_MEMORY;
+    region->base = region_reserve(config->size_bytes);
+    if (region->base == NULL) {
+        /* Either a limit that can be named, or the machine has no such address space. */
+        const struct region_limits_ask ask = {
+            .root = "", .name = config->name, .size_bytes = config->size_bytes};
+        if (region_limits_allow(&ask, error, error_capacity)) {
+            region_explain(&where, config, "no address space", ENOMEM);
+        }
+    } else {
+        status = region_acquire(region, config, &where);
+    }
+    if (status == KVASIR_OK) {
+        status = region_fill(region, config, &where);
+    }
+    if (status != KVASIR_OK) {
+        region_destroy(&region);
+        return status;
+    }
+    *region_p = region;
+    return KVASIR_OK;
+}
+
+void region_destroy(struct region **region_p)
+{
+    struct region *region = *region_p;
+    *region_p = NULL;
+    if (region == NULL) {
+        return;
+    }
+    if (region->base != NULL) {
+        munmap(region->base, region->size_bytes);
+    }
+    if (region->fd >= 0) {
+        close(region->fd);
+    }
+    free(region);
+}
+
+uint8_t *region_base(const struct region *region)
+{
+    return region->base;
+}
+
+size_t region_size_bytes(const struct region *region)
+{
+    return region->size_bytes;
+}
+
+enum region_pages region_page_kind(const struct region *region)
+{
+    return region->page_kind;
+}
+
+int region_descriptor(const struct region *region)
+{
+    return region->fd;
+}

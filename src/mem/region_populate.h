@@ -1,0 +1,17 @@
+#pragma once
+/* region_populate – touches every page of a mapping, in several threads, so that no write ever waits
+ * for one. Called by region at start, from the thread that reports progress. For the files of this
+ * layer only; owns nothing after it returned. */
+
+#include "mem/region.h"
+
+struct region_populate_job {
+    uint8_t *base;
+    size_t size_bytes;
+    unsigned thread_count;        /* 0: one per available core */
+    region_progress_fn *progress; /* may be NULL */
+    void *progress_argument;
+};
+
+/* 0, or the errno of the page that could not be had. */
+ATTR_MUST_USE int region_populate(const struct region_populate_job *job);

@@ -1,0 +1,445 @@
+#include "mem/runs.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "mem/extents.h"
+#include "mem/pages_impl.h"
+#include "mem/poison.h"
+
+#include <stdlib.h>
+
+/* Up to here runs come in classes: beyond, rounding up to a granule wastes less than a class. */
+#define RUNS_UNITS_MAX (8 * PAGES_GRANULE_UNITS)
+/* Sixteen classes of 1 … 16 units, then eight to each doubling up to RUNS_UNITS_MAX. */
+#define RUNS_REGULAR_COUNT (16U + 5 * 8)
+/* Exact classes at a time: engines store a handful of block sizes; each costs one open chunk. */
+#define RUNS_EXACT_MAX   32U
+#define RUNS_CLASS_COUNT (RUNS_REGULAR_COUNT + RUNS_EXACT_MAX)
+#define RUNS_CLASS_NONE  UINT16_MAX
+/* A chunk has at most one bitmap word of runs and 16 granules. */
+#define RUNS_CHUNK_GRANULES_MAX 16U
+#define RUNS_CHUNK_RUNS_MAX     64U
+/* A size gets its exact class when 256 of about 4096 takes asked for it (6 %, or 3 % for long):
+ * when it is rarer, its open chunk costs more than rounding does. All heats halve every 4096. */
+#define RUNS_HEAT_EXACT 256U
+#define RUNS_HEAT_TAKES 4096U
+
+struct run_class {
+    uint32_t partial; /* first chunk with a free run, or PAGES_NONE */
+    uint32_t chunk_count;
+    uint16_t size_units; /* 0: an exact class not in use */
+    uint8_t chunk_granules;
+    uint8_t chunk_granules_small; /* used when there is no room for the former */
+};
+
+struct runs {
+    struct pages *pages; /* borrowed */
+    struct extents extents;
+    uint64_t taken_units;
+    uint32_t heat_left;                      /* takes until the heats are halved */
+    uint16_t class_of[RUNS_UNITS_MAX + 1];   /* by length in units; NONE: whole granules */
+    uint16_t heat[RUNS_UNITS_MAX + 1];       /* recent takes of this length */
+    uint16_t cost_units[RUNS_UNITS_MAX + 1]; /* what regular rounding makes of the length */
+    struct run_class classes[RUNS_CLASS_COUNT];
+};
+
+static uint32_t runs_chunk_runs(uint32_t chunk_granules, uint32_t size_units)
+{
+    uint32_t count = chunk_granules * PAGES_GRANULE_UNITS / size_units;
+    return count < RUNS_CHUNK_RUNS_MAX ? count : RUNS_CHUNK_RUNS_MAX;
+}
+
+/* True when runs of this size fill at least percent of such a chunk. */
+static bool runs_chunk_fills(uint32_t chunk_granules, uint32_t size_units, uint32_t percent)
+{
+    uint32_t filled = runs_chunk_runs(chunk_granules, size_units) * size_units;
+    return filled * 100 >= chunk_granules * PAGES_GRANULE_UNITS * percent;
+}
+
+/* The smallest chunk that is filled to percent; 0: there is none. */
+static uint8_t runs_chunk_granules(uint32_t size_units, uint32_t percent)
+{
+    for (uint32_t granules = 1; granules <= RUNS_CHUNK_GRANULES_MAX; granules++) {
+        if (runs_chunk_fills(granules, size_units, percent)) {
+            return (uint8_t)granules;
+        }
+    }
+    return 0;
+}
+
+/* The class that rounding leads to while there is no exact one. A class whose runs would fill granules
+ * exactly has no chunks: such runs are whole granules. */
+static uint16_t runs_regular_class(const struct runs *runs, uint32_t units)
+{
+    if (runs->cost_units[units] % PAGES_GRANULE_UNITS == 0) {
+        return RUNS_CLASS_NONE;
+    }
+    uint16_t index = 0;
+    while (runs->classes[index].size_units < units) {
+        index++;
+    }
+    return index;
+}
+
+/* Classes of m << shift units, m = 9 … 16, in chunks of m granules, that is of 64 >> shift runs;
+ * before them 1 … 16 units in chunks of 64 runs. So every regular class fills its chunks. */
+static void runs_setup_classes(struct runs *runs)
+{
+    for (uint32_t index = 0; index < RUNS_REGULAR_COUNT; index++) {
+        uint32_t granules = index < 16 ? index + 1 : 9 + index % 8;
+        uint32_t shift = index < 16 ? 0 : (index - 16) / 8 + 1;
+        uint32_t size_units = granules << shift;
+        runs->classes[index] = (struct run_class){
+            .partial = PAGES_NONE,
+            .size_units = (uint16_t)size_units,
+            .chunk_granules = (uint8_t)granules,
+            .chunk_granules_small = runs_chunk_granules(size_units, 87),
+        };
+    }
+    for (uint32_t index = RUNS_REGULAR_COUNT; index < RUNS_CLASS_COUNT; index++) {
+        runs->classes[index].partial = PAGES_NONE;
+    }
+    for (uint32_t units = 1, index = 0; units <= RUNS_UNITS_MAX; units++) {
+        if (units > runs->classes[index].size_units) {
+            index++;
+        }
+        runs->cost_units[units] = runs->classes[index].size_units;
+        runs->class_of[units] = runs_regular_class(runs, units);
+    }
+}
+
+struct runs *runs_create(struct pages *pages)
+{
+    struct runs *runs = fault_hit("runs_create") ? NULL : calloc(1, sizeof(*runs));
+    if (runs == NULL) {
+        return NULL;
+    }
+    runs->pages = pages;
+    runs->heat_left = RUNS_HEAT_TAKES;
+    extents_init(&runs->extents, pages);
+    runs_setup_classes(runs);
+    return runs;
+}
+
+void runs_destroy(struct runs **runs_p)
+{
+    struct runs *runs = *runs_p;
+    *runs_p = NULL;
+    if (runs == NULL) {
+        return;
+    }
+    check(runs->taken_units == 0 && runs->extents.page_count == 0);
+    free(runs);
+}
+
+static void runs_partial_insert(struct runs *runs, struct run_class *class, uint32_t chunk)
+{
+    struct granule *granules = runs->pages->granules;
+    granules[chunk].next = class->partial;
+    granules[chunk].prev = PAGES_NONE;
+    if (class->partial != PAGES_NONE) {
+        granules[class->partial].prev = chunk;
+    }
+    class->partial = chunk;
+}
+
+static void runs_partial_remove(struct runs *runs, struct run_class *class, uint32_t chunk)
+{
+    struct granule *granules = runs->pages->granules;
+    const struct granule *record = &granules[chunk];
+    if (record->next != PAGES_NONE) {
+        granules[record->next].prev = record->prev;
+    }
+    if (record->prev != PAGES_NONE) {
+        granules[record->prev].next = record->next;
+    } else {
+        class->partial = record->next;
+    }
+}
+
+static bool runs_chunk_create(struct runs *runs, struct run_class *class)
+{
+    uint32_t chunk = PAGES_NONE;
+    if (!extents_take(&runs->extents, class->chunk_granules, &chunk) &&
+        !extents_take(&runs->extents, class->chunk_granules_small, &chunk)) {
+        return false;
+    }
+    struct granule *record = &runs->pages->granules[chunk];
+    uint32_t run_count = runs_chunk_runs(record->length, class->size_units);
+    record->free_bits = ~(uint64_t)0 >> (64 - run_count);
+    record->used = 0;
+    record->run_class = (uint16_t)(class - runs->classes);
+    /* A run may begin in any granule and must find its chunk from there. */
+    for (uint32_t index = 0; index < record->length; index++) {
+        record[index].first = record->first;
+        record[index].state = GRANULE_CHUNK;
+    }
+    class->chunk_count++;
+    runs_partial_insert(runs, class, chunk);
+    return true;
+}
+
+/* An exact class without a chunk makes room for another. */
+static void runs_exact_forget(struct runs *runs, struct run_class *class)
+{
+    if (class->chunk_count > 0 || class - runs->classes < RUNS_REGULAR_COUNT) {
+        return;
+    }
+    runs->class_of[class->size_units] = runs_regular_class(runs, class->size_units);
+    class->size_units = 0;
+}
+
+static void runs_chunk_destroy(struct runs *runs, struct run_class *class, uint32_t chunk)
+{
+    runs_partial_remove(runs, class, chunk);
+    extents_give(&runs->extents, chunk);
+    class->chunk_count--;
+    runs_exact_forget(runs, class);
+}
+
+/* A class for exactly this length, when a place is free and packing takes back no more than what
+ * rounding would have wasted. */
+static void runs_exact_create(struct runs *runs, uint32_t units)
+{
+    uint8_t granules = runs_chunk_granules(units, 99);
+    if (granules == 0) {
+        granules = runs_chunk_granules(units, 97);
+    }
+    if (granules == 0 || runs->class_of[units] != runs_regular_class(runs, units)) {
+        return;
+    }
+    uint32_t run_count = runs_chunk_runs(granules, units);
+    uint32_t cost_64ths = granules * PAGES_GRANULE_UNITS * 64 / run_count;
+    if (cost_64ths > runs->cost_units[units] * 63U) {
+        return;
+    }
+    for (uint32_t index = RUNS_REGULAR_COUNT; index < RUNS_CLASS_COUNT; index++) {
+        struct run_class *class = &runs->classes[index];
+        if (class->size_units == 0) {
+            *class = (struct run_class){
+                .partial = PAGES_NONE,
+                .size_units = (uint16_t)units,
+                .chunk_granules = granules,
+                .chunk_granules_small = runs_chunk_granules(units, 87),
+            };
+            runs->class_of[units] = (uint16_t)index;
+            return;
+        }
+    }
+}
+
+static void runs_note_heat(struct runs *runs, uint32_t units)
+{
+    runs->heat[units]++;
+    /* Only at the moment when it grows hot: a size whose class could not be made, or went, is looked
+     * at again a while later and not at every take. */
+    if (runs->heat[units] == RUNS_HEAT_EXACT) {
+        runs_exact_create(runs, units);
+    }
+    runs->heat_left--;
+    if (runs->heat_left == 0) {
+        runs->heat_left = RUNS_HEAT_TAKES;
+        for (uint32_t index = 1; index <= RUNS_UNITS_MAX; index++) {
+            runs->heat[index] /= 2;
+        }
+    }
+}
+
+static struct run runs_take_from_chunk(struct runs *runs, struct run_class *class)
+{
+    uint32_t chunk = class->partial;
+    struct granule *record = &runs->pages->granules[chunk];
+    uint32_t index = (uint32_t)__builtin_ctzll(record->free_bits);
+
+    record->free_bits &= record->free_bits - 1;
+    record->used++;
+    if (record->free_bits == 0) {
+        runs_partial_remove(runs, class, chunk);
+    }
+    return (struct run){
+        .page = chunk >> runs->pages->granules_shift,
+        .offset_units = (uint16_t)(record->first * PAGES_GRANULE_UNITS + index * class->size_units),
+        .length_units = class->size_units,
+    };
+}
+
+static struct run runs_of_granules(const struct runs *runs, uint32_t granule)
+{
+    const struct granule *record = &runs->pages->granules[granule];
+    return (struct run){
+        .page = granule >> runs->pages->granules_shift,
+        .offset_units = (uint16_t)(record->first * PAGES_GRANULE_UNITS),
+        .length_units = (uint16_t)(record->length * PAGES_GRANULE_UNITS),
+    };
+}
+
+static bool runs_take_granules(struct runs *runs, uint32_t units, struct run *run_p)
+{
+    uint32_t granule = PAGES_NONE;
+    uint32_t length = (units + PAGES_GRANULE_UNITS - 1) / PAGES_GRANULE_UNITS;
+    if (!extents_take(&runs->extents, length, &granule)) {
+        return false;
+    }
+    *run_p = runs_of_granules(runs, granule);
+    return true;
+}
+
+/* No room for a chunk of the right class: rather than fail, waste up to half of a longer run. */
+static bool runs_take_longer(struct runs *runs, uint32_t units, struct run *run_p)
+{
+    for (uint32_t index = 0; index < RUNS_REGULAR_COUNT; index++) {
+        struct run_class *class = &runs->classes[index];
+        if (class->size_units > 2 * units) {
+            break;
+        }
+        if (class->size_units > units && class->partial != PAGES_NONE) {
+            *run_p = runs_take_from_chunk(runs, class);
+            return true;
+        }
+    }
+    return units >= PAGES_GRANULE_UNITS / 2 && runs_take_granules(runs, units, run_p);
+}
+
+static bool runs_take_units(struct runs *runs, uint32_t units, struct run *run_p)
+{
+    if (units > RUNS_UNITS_MAX) {
+        return runs_take_granules(runs, units, run_p);
+    }
+    runs_note_heat(runs, units);
+    if (runs->class_of[units] == RUNS_CLASS_NONE) {
+        return runs_take_granules(runs, units, run_p);
+    }
+    struct run_class *class = &runs->classes[runs->class_of[units]];
+    if (class->partial == PAGES_NONE && !runs_chunk_create(runs, class)) {
+        runs_exact_forget(runs, class);
+        return runs_take_longer(runs, units, run_p);
+    }
+    *run_p = runs_take_from_chunk(runs, class);
+    return true;
+}
+
+static uint32_t runs_units(const struct runs *runs, size_t length_bytes)
+{
+    check(length_bytes > 0 && length_bytes <= runs->pages->page_bytes);
+    return (uint32_t)((length_bytes + runs->pages->unit_bytes - 1) >> runs->pages->unit_shift);
+}
+
+enum kvasir_status runs_take(struct runs *runs, size_t length_bytes, struct run *run_p)
+{
+    uint32_t units = runs_units(runs, length_bytes);
+    if (fault_hit("runs_take") || !runs_take_units(runs, units, run_p)) {
+        return KVASIR_NO_MEMORY;
+    }
+    runs->taken_units += run_p->length_units;
+    poison_clear(pages_unit_address(runs->pages, run_p->page, run_p->offset_units), length_bytes);
+    return KVASIR_OK;
+}
+
+enum kvasir_status runs_take_part(struct runs *runs, size_t length_bytes, struct run *run_p)
+{
+    uint32_t granule = PAGES_NONE;
+    uint32_t units = runs_units(runs, length_bytes);
+    check(units % PAGES_GRANULE_UNITS == 0);
+    if (fault_hit("runs_take_part") ||
+        extents_take_longest(&runs->extents, units / PAGES_GRANULE_UNITS, &granule) == 0) {
+        return KVASIR_NO_MEMORY;
+    }
+    *run_p = runs_of_granules(runs, granule);
+    runs->taken_units += run_p->length_units;
+    poison_clear(pages_unit_address(runs->pages, run_p->page, run_p->offset_units),
+                 (size_t)run_p->length_units << runs->pages->unit_shift);
+    return KVASIR_OK;
+}
+
+static void runs_give_to_chunk(struct runs *runs, struct run run, uint32_t chunk)
+{
+    struct granule *record = &runs->pages->granules[chunk];
+    struct run_class *class = &runs->classes[record->run_class];
+    uint32_t offset = run.offset_units - record->first * PAGES_GRANULE_UNITS;
+    uint32_t index = offset / class->size_units;
+    uint64_t bit = (uint64_t)1 << index;
+
+    check(index * class->size_units == offset && run.length_units == class->size_units);
+    check((record->free_bits & bit) == 0);
+    poison_set(pages_unit_address(runs->pages, run.page, run.offset_units),
+               (size_t)run.length_units << runs->pages->unit_shift);
+    if (record->free_bits == 0) {
+        runs_partial_insert(runs, class, chunk);
+    }
+    record->free_bits |= bit;
+    record->used--;
+    if (record->used == 0) {
+        runs_chunk_destroy(runs, class, chunk);
+    }
+}
+
+void runs_give(struct runs *runs, struct run *run_p)
+{
+    struct run run = *run_p;
+    const struct pages *pages = runs->pages;
+    check(run.page < pages->count);
+    uint32_t page_start = run.page << pages->granules_shift;
+    uint32_t granule = page_start + run.offset_units / PAGES_GRANULE_UNITS;
+    const struct granule *record = &pages->granules[granule];
+
+    check(granule < page_start + pages->granules_per_page && record->state != GRANULE_FREE);
+    if (record->state == GRANULE_CHUNK) {
+        runs_give_to_chunk(runs, run, page_start + record->first);
+    } else {
+        check(record->length * PAGES_GRANULE_UNITS == run.length_units);
+        extents_give(&runs->extents, granule);
+    }
+    runs->taken_units -= run.length_units;
+    run_p->page = PAGES_NONE;
+}
+
+struct run runs_find(const struct runs *runs, const void *address)
+{
+    const struct pages *pages = runs->pages;
+    size_t offset = (size_t)((const uint8_t *)address - pages->base);
+    uint32_t page = (uint32_t)(offset >> pages->page_shift);
+    uint32_t units = (uint32_t)((offset & (pages->page_bytes - 1)) >> pages->unit_shift);
+    check(page < pages->count);
+    const struct granule *record =
+        &pages->granules[(page << pages->granules_shift) + units / PAGES_GRANULE_UNITS];
+    struct run run = {.page = page, .offset_units = (uint16_t)units};
+
+    if (record->state == GRANULE_CHUNK) {
+        record -= units / PAGES_GRANULE_UNITS - record->first;
+        run.length_units = runs->classes[record->run_class].size_units;
+    } else {
+        check(record->state == GRANULE_TAKEN);
+        run.length_units = (uint16_t)(record->length * PAGES_GRANULE_UNITS);
+    }
+    return run;
+}
+
+size_t runs_rounded_bytes(const struct runs *runs, size_t length_bytes)
+{
+    uint32_t units = runs_units(runs, length_bytes);
+    if (units <= RUNS_UNITS_MAX && runs->class_of[units] != RUNS_CLASS_NONE) {
+        units = runs->classes[runs->class_of[units]].size_units;
+    } else {
+        units = (units + PAGES_GRANULE_UNITS - 1) / PAGES_GRANULE_UNITS * PAGES_GRANULE_UNITS;
+    }
+    return (size_t)units << runs->pages->unit_shift;
+}
+
+struct pages *runs_pages(const struct runs *runs)
+{
+    return runs->pages;
+}
+
+void runs_stats(const struct runs *runs, struct runs_stats *stats_p)
+{
+    *stats_p = (struct runs_stats){
+        .taken_bytes = runs->taken_units << runs->pages->unit_shift,
+        .page_count = runs->extents.page_count,
+    };
+    for (uint32_t index = 0; index < RUNS_CLASS_COUNT; index++) {
+        if (runs->classes[index].chunk_count > 0) {
+            stats_p->class_count++;
+            stats_p->exact_count += index >= RUNS_REGULAR_COUNT;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+/* Unit tests of mem/pages. */
+#include "mem/pages.h"
+
+#include "base/fault.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PAGE_BYTES (2U << 20)
+#define PAGE_COUNT 8U
+
+struct fixture {
+    struct region *region; /* owned */
+    struct pages *pages;   /* owned */
+};
+
+static int fixture_setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    char error[256] = "";
+    const struct region_config config = {
+        .name = "test", .size_bytes = (size_t)PAGE_COUNT * PAGE_BYTES, .shared = false};
+    assert_non_null(fixture);
+    assert_int_equal(region_create(&config, error, sizeof(error), &fixture->region), KVASIR_OK);
+    fixture->pages = pages_create(fixture->region, PAGE_BYTES, 64);
+    assert_non_null(fixture->pages);
+    *state = fixture;
+    return 0;
+}
+
+static int fixture_teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    fault_disarm_all();
+    pages_destroy(&fixture->pages);
+    region_destroy(&fixture->region);
+    free(fixture);
+    return 0;
+}
+
+static void test_pages_all_are_free_at_start(void **state)
+{
+    const struct fixture *fixture = *state;
+    assert_int_equal(pages_count(fixture->pages), PAGE_COUNT);
+    assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
+    assert_int_equal(pages_page_bytes(fixture->pages), PAGE_BYTES);
+    assert_int_equal(pages_unit_bytes(fixture->pages), 64);
+    assert_ptr_equal(pages_base(fixture->pages), region_base(fixture->region));
+}
+
+static void test_pages_take_hands_out_each_once(void **state)
+{
+    const struct fixture *fixture = *state;
+    bool seen[PAGE_COUNT] = {false};
+    uint32_t page = PAGES_NONE;
+    for (uint32_t i = 0; i < PAGE_COUNT; i++) {
+        assert_true(pages_take(fixture->pages, &page));
+        assert_true(page < PAGE_COUNT && !seen[page]);
+        seen[page] = true;
+        assert_ptr_equal(pages_address(fixture->pages, page),
+                         region_base(fixture->region) + (size_t)page * PAGE_BYTES);
+        memset(pages_address(fixture->pages, page), (int)page, PAGE_BYTES);
+    }
+    assert_false(pages_take(fixture->pages, &page));
+    assert_int_equal(pages_free_count(fixture->pages), 0);
+}
+
+static void test_pages_give_makes_page_free_again(void **state)
+{
+    const struct fixture *fixture = *state;
+    uint32_t page = PAGES_NONE;
+    uint32_t again = PAGES_NONE;
+    assert_true(pages_take(fixture->pages, &page));
+    pages_find(fixture->pages, page)->next = 3;
+    pages_find(fixture->pages, page)->used_granules = 7;
+
+    pages_give(fixture->pages, page);
+
+    assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
+    assert_true(pages_take(fixture->pages, &again));
+    assert_int_equal(pages_find(fixture->pages, again)->next, PAGES_NONE);
+    assert_int_equal(pages_find(fixture->pages, again)->prev, PAGES_NONE);
+    assert_int_equal(pages_find(fixture->pages, again)->used_granules, 0);
+}
+
+static void test_pages_take_failing_leaves_output_alone(void **state)
+{
+    const struct fixture *fixture = *state;
+    uint32_t page = 42;
+    fault_arm("pages_take", 1, 1);
+    assert_false(pages_take(fixture->pages, &page));
+    assert_int_equal(page, 42);
+    assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
+}
+
+static void test_pages_create_without_memory_is_null(void **state)
+{
+    const struct fixture *fixture = *state;
+    fault_arm("pages_create", 1, 1);
+    assert_null(pages_create(fixture->region, PAGE_BYTES, 64));
+}
+
+static void test_pages_bookkeeping_is_under_one_percent(void **state)
+{
+    const struct fixture *fixture = *state;
+    size_t bytes = pages_bookkeeping_bytes(fixture->pages);
+    assert_true(bytes >= (size_t)PAGE_COUNT * 512);
+    assert_true(bytes * 100 < (size_t)PAGE_COUNT * PAGE_BYTES);
+}
+
+static void test_pages_destroy_of_null_is_fine(void **state)
+{
+    (void)state;
+    struct pages *pages = NULL;
+    pages_destroy(&pages);
+    assert_null(pages);
+}
+
+#define FIXTURE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FIXTURE_TEST(test_pages_all_are_free_at_start),
+        FIXTURE_TEST(test_pages_take_hands_out_each_once),
+        FIXTURE_TEST(test_pages_give_makes_page_free_again),
+        FIXTURE_TEST(test_pages_take_failing_leaves_output_alone),
+        FIXTURE_TEST(test_pages_create_without_memory_is_null),
+        FIXTURE_TEST(test_pages_bookkeeping_is_under_one_percent),
+        cmocka_unit_test(test_pages_destroy_of_null_is_fine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
