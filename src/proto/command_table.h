@@ -30,7 +30,7 @@ enum command_flag {
     COMMAND_FLAG_LOADING = 1 << 8,
     COMMAND_FLAG_STALE = 1 << 9,
     COMMAND_FLAG_MOVABLEKEYS = 1 << 10,
-    COMMAND_FLAG_CONTAINER = 1 << 11,  /* has subcommands; args[1] names one */
+    COMMAND_FLAG_CONTAINER = 1 << 11, /* has subcommands; args[1] names one */
     COMMAND_FLAG_SUBCOMMAND = 1 << 12,
     /* Not reported: how the server runs it. */
     COMMAND_FLAG_BARRIER = 1 << 16, /* runs alone: all before it are done, none behind has begun */
@@ -38,19 +38,19 @@ enum command_flag {
 
 struct command {
     enum command_id id;
-    const char *name;      /* lower case; a subcommand's is "config|get" */
-    int32_t arity;         /* as COMMAND: negative means "at least"; counts the name(s) */
+    const char *name; /* lower case; a subcommand's is "config|get" */
+    int32_t arity;    /* as COMMAND: negative means "at least"; counts the name(s) */
     uint32_t flags;
-    int32_t first_key;     /* 0: none */
-    int32_t last_key;      /* negative: from the end */
+    int32_t first_key; /* 0: none */
+    int32_t last_key;  /* negative: from the end */
     int32_t key_step;
-    const char *group;     /* "string", "generic", "connection", "server", "kvcache" */
+    const char *group;      /* "string", "generic", "connection", "server", "kvcache" */
     const char *categories; /* ACL categories, "@read @string @fast" */
-    const char *since;     /* Redis version, or Kvasir's for extensions */
+    const char *since;      /* Redis version, or Kvasir's for extensions */
     const char *complexity;
-    const char *summary;   /* one sentence */
-    const char *syntax;    /* "GET key" */
-    const char *compares;  /* "same", "differs: how", or "extension" */
+    const char *summary;  /* one sentence */
+    const char *syntax;   /* "GET key" */
+    const char *compares; /* "same", "differs: how", or "extension" */
 };
 
 /* The command named by args[0], and for containers by args[1]. NULL: there is none; for a container

@@ -14,21 +14,21 @@
 #include <stdint.h>
 
 #define REPLY_BULK_BYTES_MIN 4096U
-#define REPLY_DEPTH_MAX 8
+#define REPLY_DEPTH_MAX      8
 
 enum reply_token_kind {
-    REPLY_SIMPLE,  /* text */
-    REPLY_ERROR,   /* text: "OOM command not allowed …"; also RESP3 blob errors */
-    REPLY_INTEGER, /* number */
-    REPLY_BULK,    /* text, whole; also verbatim strings (without "txt:") and big numbers */
+    REPLY_SIMPLE,      /* text */
+    REPLY_ERROR,       /* text: "OOM command not allowed …"; also RESP3 blob errors */
+    REPLY_INTEGER,     /* number */
+    REPLY_BULK,        /* text, whole; also verbatim strings (without "txt:") and big numbers */
     REPLY_BULK_HEADER, /* count bytes follow, then CRLF: see reply_reader_bulk_done */
-    REPLY_NULL,    /* any of the nulls */
-    REPLY_BOOL,    /* number 0 or 1 */
-    REPLY_DOUBLE,  /* text as received */
-    REPLY_ARRAY,   /* count elements follow */
-    REPLY_MAP,     /* count pairs follow: 2 * count tokens on the next level */
-    REPLY_SET,     /* count elements follow */
-    REPLY_PUSH,    /* count elements follow; not a reply to a request */
+    REPLY_NULL,        /* any of the nulls */
+    REPLY_BOOL,        /* number 0 or 1 */
+    REPLY_DOUBLE,      /* text as received */
+    REPLY_ARRAY,       /* count elements follow */
+    REPLY_MAP,         /* count pairs follow: 2 * count tokens on the next level */
+    REPLY_SET,         /* count elements follow */
+    REPLY_PUSH,        /* count elements follow; not a reply to a request */
 };
 
 struct reply_token {
@@ -37,17 +37,21 @@ struct reply_token {
     struct slice text; /* borrowed from the buffer until it changes */
     int64_t number;
     uint64_t count;
-    bool ends_reply;   /* this token completes the outermost reply */
+    bool ends_reply; /* this token completes the outermost reply */
 };
 
-enum reply_result { REPLY_MORE, REPLY_TOKEN, REPLY_BROKEN };
+enum reply_result {
+    REPLY_MORE,
+    REPLY_TOKEN,
+    REPLY_BROKEN
+};
 
 struct reply_reader {
     uint32_t depth;
     uint64_t left[REPLY_DEPTH_MAX]; /* elements still to come per level */
-    uint64_t scanned_bytes;         /* of the unfinished token, so that no byte is looked at twice */
-    bool bulk_open;                 /* a bulk header was handed out and not yet done */
-    const char *error;              /* with REPLY_BROKEN (static) */
+    uint64_t scanned_bytes; /* of the unfinished token, so that no byte is looked at twice */
+    bool bulk_open;         /* a bulk header was handed out and not yet done */
+    const char *error;      /* with REPLY_BROKEN (static) */
 };
 
 void reply_reader_init(struct reply_reader *reader);
