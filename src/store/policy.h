@@ -10,15 +10,16 @@
 struct policy;
 
 struct policy_ops {
-    const char *name;    /* as in CONFIG maxmemory-policy */
-    const char *summary; /* one sentence for --help */
+    const char *name;               /* as in CONFIG maxmemory-policy */
+    const char *summary;            /* one sentence for --help */
     struct policy *(*create)(void); /* NULL: out of memory */
     void (*destroy)(struct policy **policy_p);
     void (*insert)(struct policy *policy, struct value *value); /* a value was sealed */
     void (*touch)(struct policy *policy, struct value *value);  /* it was read */
     void (*remove)(struct policy *policy, struct value *value); /* it is no longer evictable */
-    /* The next victim, still inside the policy: the shard removes it, or, when it is pinned, calls
-     * touch (which must move it out of the way) and asks again. NULL: nothing is left. */
+    /* The next victim, still inside the policy. The shard always removes it before it asks again: it
+     * evicts the value, or sets it aside while it is pinned and inserts it when that ends. NULL:
+     * nothing is left. */
     struct value *(*victim)(struct policy *policy);
 };
 

@@ -25,7 +25,10 @@
  *   SET_RANGE     likewise
  *   PIN, UNPIN    OK, NOT_FOUND; PIN: BUSY when pins hold their whole share of memory
  *   STAT          OK, NOT_FOUND
- * AGAIN: there is no free page, and nothing here to evict, but other shards hold pages: have them
+ * A key longer than VALUE_KEY_BYTES_MAX or a database that does not exist is INVALID. Whoever gets
+ * value or old holds one pin; in LEASE the grant has its own besides; GRANT_RESERVE hands out no
+ * value. A hard pin asked for along with SET, COMMIT or EXISTS becomes a soft one when the share is
+ * used up. AGAIN: there is no free page, and nothing here to evict, but other shards hold pages: have them
  * give some (shard_reclaim) and try the same op again. An expired key is not there, for every op. */
 
 #include "base/clock.h"
@@ -40,14 +43,14 @@
 struct shard;
 
 struct shard_config {
-    uint32_t index;               /* of this shard; part of grant ids */
+    uint32_t index; /* of this shard; part of grant ids */
     uint32_t shard_count;
-    struct pages *payload;        /* borrowed; common to all shards */
-    struct pages *metadata;       /* borrowed; common to all shards; private memory */
+    struct pages *payload;           /* borrowed; common to all shards */
+    struct pages *metadata;          /* borrowed; common to all shards; private memory */
     const struct policy_ops *policy; /* NULL: never evict */
-    uint64_t value_bytes_max;     /* longer values are TOO_LARGE; the pool's size bounds it, too */
-    uint64_t append_bytes_max;    /* of APPEND, SETRANGE (Redis: proto-max-bulk-len, 512 MiB) */
-    uint32_t grants_max;          /* leases and reservations together */
+    uint64_t value_bytes_max;  /* longer values are TOO_LARGE; the pool's size bounds it, too */
+    uint64_t append_bytes_max; /* of APPEND, SETRANGE (Redis: proto-max-bulk-len, 512 MiB) */
+    uint32_t grants_max;       /* leases and reservations together */
     uint32_t database_count;
     struct moment now;
 };
@@ -58,6 +61,9 @@ struct shard *shard_create(const struct shard_config *config);
 void shard_destroy(struct shard **shard_p);
 
 void shard_execute(struct shard *shard, struct op *op, const struct moment *now);
+
+/* The shard that gave out a grant id; any number comes back as some index, which may not exist. */
+uint32_t shard_of_grant(uint64_t grant_id);
 
 /* Hands a pin back without an op. Sets *value_p to NULL. */
 void shard_unpin(struct shard *shard, struct value **value_p);
@@ -73,6 +79,8 @@ bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget);
  * how many pages that were. */
 uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now);
 
+/* Looks at every value once: rare, and not quick in a big shard. The old policy stays when there is
+ * no memory for the new one's state. */
 void shard_set_policy(struct shard *shard, const struct policy_ops *policy);
 
 typedef void shard_visit_fn(void *argument, struct slice key, const struct value *value);
@@ -88,7 +96,8 @@ uint64_t shard_scan(struct shard *shard, uint8_t database, uint64_t cursor, uint
 bool shard_random_key(struct shard *shard, uint8_t database, uint64_t random,
                       const struct moment *now, struct slice *key_p);
 
-/* Removes every key of a database (or of all, with SHARD_DATABASE_ALL). */
+/* Removes every key of a database (or of all, with SHARD_DATABASE_ALL): at once for every op and every
+ * count of keys; the memory comes back in the ticks that follow, or when somebody needs it. */
 #define SHARD_DATABASE_ALL UINT8_MAX
 void shard_flush(struct shard *shard, uint8_t database);
 
@@ -111,3 +120,6 @@ struct shard_stats {
 };
 /* Any time, by the shard's thread. */
 void shard_stats(const struct shard *shard, struct shard_stats *stats_p);
+
+/* For tests: recounts everything by walking it, and fails a check where a count is wrong. */
+void shard_verify(const struct shard *shard);

@@ -18,33 +18,51 @@ enum value_state {
     VALUE_ORPHAN,   /* overwritten, deleted or expired; freed when the last pin goes */
 };
 
-enum value_pin { VALUE_PIN_NONE, VALUE_PIN_SOFT, VALUE_PIN_HARD };
+/* Why a sealed value is out of the eviction order. Asked for a victim, a policy may name a value that
+ * cannot go now; it is set aside, so that nobody looks at it again before that changes. */
+enum value_parked {
+    VALUE_PARKED_NOT,  /* in the policy's hands */
+    VALUE_PARKED_HELD, /* has pins or a hard pin; goes back to the policy when the last one ends */
+    VALUE_PARKED_SOFT, /* soft-pinned; in the shard's list of those that go last */
+};
+
+enum value_pin {
+    VALUE_PIN_NONE,
+    VALUE_PIN_SOFT,
+    VALUE_PIN_HARD
+};
 
 #define VALUE_FLAG_CHECKSUM 1U /* checksum holds XXH3-64 of the raw bytes */
-#define VALUE_FLAG_PARENT 2U   /* parent_hash names a parent */
+#define VALUE_FLAG_PARENT   2U /* parent_hash names a parent */
 
 struct value {
-    struct value *chain;        /* next of the same index bucket */
-    struct value *policy_next;  /* eviction order; the policy's own */
+    struct value *chain;       /* next of the same index bucket */
+    struct value *policy_next; /* eviction order; the policy's own */
     struct value *policy_prev;
-    uint64_t hash;              /* XXH3-64 of the key, seeded with the database number */
-    uint64_t length_bytes;      /* raw length */
+    uint64_t hash;         /* XXH3-64 of the key, seeded with the database number */
+    uint64_t length_bytes; /* raw length */
     uint64_t checksum;
     uint64_t parent_hash;
-    int64_t expires_at_ms;      /* Unix time; 0: never */
-    struct layout layout;       /* 28 bytes */
-    uint32_t pinned_until_ms;   /* of the shard's own clock, see shard.c; 0: no timed pin */
-    uint32_t pins;              /* sends, fills and leases that still need the bytes */
-    uint32_t generation;        /* of the key, grows at each overwrite */
-    uint32_t touched_s;         /* shard clock in seconds at the last access (OBJECT IDLETIME) */
+    int64_t expires_at_ms; /* Unix time; 0: never */
+    struct layout layout;  /* 28 bytes */
+    union {
+        uint32_t pinned_until_ms; /* VALUE_PIN_SOFT: of the shard's own clock, which wraps */
+        uint32_t pin_slot;        /* VALUE_PIN_HARD: the grant that holds it and its deadline */
+    };
+    uint32_t pins;       /* sends, fills and leases that still need the bytes */
+    uint32_t generation; /* of the key, grows at each overwrite */
+    uint32_t touched_s;  /* shard clock in seconds at the last access (OBJECT IDLETIME) */
     uint16_t key_length_bytes;
-    uint16_t hits;              /* saturates */
+    uint16_t hits;  /* saturates */
+    uint16_t holds; /* leases, and one for a hard pin: never evicted while there are any */
+    uint16_t epoch; /* of its database when it was sealed; older ones were flushed */
     uint8_t database;
-    uint8_t state : 2;          /* enum value_state */
-    uint8_t pin_kind : 2;       /* enum value_pin */
-    uint8_t value_class : 2;    /* enum kvasir_class */
+    uint8_t state : 2;       /* enum value_state */
+    uint8_t pin_kind : 2;    /* enum value_pin */
+    uint8_t value_class : 2; /* enum kvasir_class */
+    uint8_t parked : 2;      /* enum value_parked */
     uint8_t flags;
-    uint8_t policy_bits;        /* the policy's own */
+    uint8_t policy_bits; /* the policy's own */
 };
 _Static_assert(sizeof(struct value) <= 120, "metadata per value is a promise");
 

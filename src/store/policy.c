@@ -1,0 +1,23 @@
+#include "store/policy.h"
+
+#include "base/compiler.h"
+#include "store/policy_lru.h"
+
+#include <string.h>
+
+static const struct policy_ops *const policies[] = {&policy_lru};
+
+const struct policy_ops *policy_at(unsigned index)
+{
+    return index < ARRAY_COUNT(policies) ? policies[index] : NULL;
+}
+
+const struct policy_ops *policy_find(const char *name)
+{
+    for (unsigned i = 0; i < ARRAY_COUNT(policies); i++) {
+        if (strcmp(policies[i]->name, name) == 0) {
+            return policies[i];
+        }
+    }
+    return NULL;
+}

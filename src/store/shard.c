@@ -1,0 +1,300 @@
+#include "store/shard.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "store/shard_impl.h"
+
+#include <stdlib.h>
+
+/* After each op: as much as one change of the count can make necessary. */
+#define SHARD_OP_BALANCE_STEPS 4U
+
+static uint64_t shard_values_max(const struct shard_config *config)
+{
+    uint64_t metadata_bytes =
+        (uint64_t)pages_page_bytes(config->metadata) * pages_count(config->metadata);
+    return metadata_bytes / sizeof(struct value);
+}
+
+static bool shard_setup_policy(struct shard *shard, const struct policy_ops *ops)
+{
+    struct policy *policy = NULL;
+    if (ops != NULL) {
+        policy = ops->create();
+        if (policy == NULL) {
+            return false;
+        }
+    }
+    shard->policy_ops = ops;
+    shard->policy = policy;
+    return true;
+}
+
+struct shard *shard_create(const struct shard_config *config)
+{
+    check(config->shard_count > 0 && config->database_count > 0 &&
+          config->database_count <= SHARD_DATABASE_ALL);
+    check(pages_page_bytes(config->metadata) >= sizeof(struct value) + VALUE_KEY_BYTES_MAX);
+    struct shard *shard = fault_hit("store.shard") ? NULL : calloc(1, sizeof(*shard));
+    if (shard == NULL) {
+        return NULL;
+    }
+    shard->magic = SHARD_MAGIC;
+    shard->config = *config;
+    shard->now = config->now;
+    shard->start_us = config->now.mono_us;
+    shard->tick_us = config->now.mono_us;
+    shard->held_bytes_max = (uint64_t)pages_page_bytes(config->payload) *
+                            pages_count(config->payload) / 2 / config->shard_count;
+    if (!meta_init(&shard->meta, config->metadata)) {
+        goto free_shard;
+    }
+    shard->payload = fault_hit("store.runs") ? NULL : runs_create(config->payload);
+    if (shard->payload == NULL) {
+        goto fini_meta;
+    }
+    if (!index_init(&shard->index, shard_values_max(config))) {
+        goto destroy_payload;
+    }
+    if (!grant_init(&shard->grants, config->grants_max, config->index,
+                    (uint64_t)config->now.mono_us)) {
+        goto fini_index;
+    }
+    shard->spaces =
+        fault_hit("store.spaces") ? NULL : calloc(config->database_count, sizeof(*shard->spaces));
+    if (shard->spaces == NULL) {
+        goto fini_grants;
+    }
+    if (!shard_setup_policy(shard, config->policy)) {
+        goto free_spaces;
+    }
+    return shard;
+
+free_spaces:
+    free(shard->spaces);
+fini_grants:
+    grant_fini(&shard->grants);
+fini_index:
+    index_fini(&shard->index);
+destroy_payload:
+    runs_destroy(&shard->payload);
+fini_meta:
+    meta_fini(&shard->meta);
+free_shard:
+    free(shard);
+    return NULL;
+}
+
+void shard_destroy(struct shard **shard_p)
+{
+    if (shard_p == NULL || *shard_p == NULL) {
+        return;
+    }
+    struct shard *shard = *shard_p;
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    struct grant *grant;
+    while ((grant = grant_find_expired(&shard->grants, INT64_MAX)) != NULL) {
+        shard_pin_end_grant(shard, &grant, false);
+    }
+    for (uint64_t i = 0; i < shard->index.bucket_count; i++) {
+        struct value *value;
+        while ((value = index_first(&shard->index, i)) != NULL) {
+            shard_value_unlink(shard, value);
+        }
+    }
+    check(shard->detached.first == NULL);
+    if (shard->policy != NULL) {
+        shard->policy_ops->destroy(&shard->policy);
+    }
+    free(shard->spaces);
+    grant_fini(&shard->grants);
+    index_fini(&shard->index);
+    runs_destroy(&shard->payload);
+    meta_fini(&shard->meta);
+    shard->magic = 0;
+    free(shard);
+    *shard_p = NULL;
+}
+
+uint32_t shard_of_grant(uint64_t grant_id)
+{
+    return (uint32_t)(grant_id >> GRANT_SLOT_BITS) & ((1U << GRANT_SHARD_BITS) - 1);
+}
+
+static void shard_unpin_value(struct shard *shard, struct op *op)
+{
+    shard_unpin(shard, &op->value);
+    op->status = KVASIR_OK;
+}
+
+struct shard_kind {
+    void (*execute)(struct shard *shard, struct op *op);
+    bool keyed; /* names a key of its own */
+};
+
+static const struct shard_kind shard_kinds[] = {
+    [OP_GET] = {shard_read_get, true},
+    [OP_SET] = {shard_put_set, true},
+    [OP_RESERVE] = {shard_put_reserve, true},
+    [OP_COMMIT] = {shard_put_commit, false},
+    [OP_ABORT] = {shard_put_abort, false},
+    [OP_GRANT_RESERVE] = {shard_put_grant_reserve, true},
+    [OP_GRANT_FILL] = {shard_put_grant_fill, false},
+    [OP_GRANT_ABORT] = {shard_put_grant_abort, false},
+    [OP_LEASE] = {shard_pin_lease, true},
+    [OP_RELEASE] = {shard_pin_release, false},
+    [OP_UNPIN_VALUE] = {shard_unpin_value, false},
+    [OP_REMOVE] = {shard_read_remove, true},
+    [OP_EXISTS] = {shard_read_exists, true},
+    [OP_EXPIRE] = {shard_read_expire, true},
+    [OP_PERSIST] = {shard_read_persist, true},
+    [OP_ADD] = {shard_edit_add, true},
+    [OP_ADD_FLOAT] = {shard_edit_add_float, true},
+    [OP_APPEND] = {shard_edit_append, true},
+    [OP_SET_RANGE] = {shard_edit_set_range, true},
+    [OP_PIN] = {shard_pin_pin, true},
+    [OP_UNPIN] = {shard_pin_unpin, true},
+    [OP_STAT] = {shard_read_stat, true},
+};
+
+void shard_execute(struct shard *shard, struct op *op, const struct moment *now)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    check(op->kind < ARRAY_COUNT(shard_kinds));
+    const struct shard_kind *kind = &shard_kinds[op->kind];
+    shard->now = *now;
+    if (kind->keyed && UNLIKELY(op->key.length_bytes > VALUE_KEY_BYTES_MAX ||
+                                op->database >= shard->config.database_count)) {
+        op->status = KVASIR_INVALID;
+        return;
+    }
+    kind->execute(shard, op);
+    (void)index_balance(&shard->index, SHARD_OP_BALANCE_STEPS);
+}
+
+void shard_set_policy(struct shard *shard, const struct policy_ops *policy)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    struct policy *former = shard->policy;
+    const struct policy_ops *former_ops = shard->policy_ops;
+    if (former_ops == policy || !shard_setup_policy(shard, policy)) {
+        return;
+    }
+    shard->soft = (struct value_list){0};
+    for (uint64_t i = 0; i < shard->index.bucket_count; i++) {
+        for (struct value *v = index_first(&shard->index, i); v != NULL; v = v->chain) {
+            v->policy_bits = 0;
+            shard_value_enlist(shard, v);
+        }
+    }
+    if (former != NULL) {
+        former_ops->destroy(&former);
+    }
+}
+
+static bool shard_visible(const struct shard *shard, const struct value *value, uint8_t database)
+{
+    return value->database == database && !shard_value_flushed(shard, value) &&
+           !shard_value_expired(shard, value);
+}
+
+static void shard_visit_bucket(struct shard *shard, uint8_t database, uint64_t bucket,
+                               shard_visit_fn *visit, void *argument)
+{
+    const struct value *value = index_first(&shard->index, bucket);
+    while (value != NULL) {
+        const struct value *next = value->chain;
+        if (shard_visible(shard, value, database)) {
+            visit(argument, value_key(value), value);
+        }
+        value = next;
+    }
+}
+
+uint64_t shard_scan(struct shard *shard, uint8_t database, uint64_t cursor, uint32_t bucket_count,
+                    const struct moment *now, shard_visit_fn *visit, void *argument)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->now = *now;
+    for (uint32_t i = 0; i < bucket_count || i == 0; i++) {
+        uint64_t bucket, second;
+        cursor = index_scan(&shard->index, cursor, &bucket, &second);
+        shard_visit_bucket(shard, database, bucket, visit, argument);
+        if (second != UINT64_MAX) {
+            shard_visit_bucket(shard, database, second, visit, argument);
+        }
+        if (cursor == 0) {
+            break;
+        }
+    }
+    return cursor;
+}
+
+bool shard_random_key(struct shard *shard, uint8_t database, uint64_t random,
+                      const struct moment *now, struct slice *key_p)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->now = *now;
+    uint64_t bucket_count = shard->index.bucket_count;
+    if (database >= shard->config.database_count || shard->spaces[database].key_count == 0) {
+        return false;
+    }
+    for (uint64_t i = 0; i < bucket_count; i++) {
+        uint64_t bucket = (random % bucket_count + i) % bucket_count;
+        const struct value *value = index_first(&shard->index, bucket);
+        for (; value != NULL; value = value->chain) {
+            if (shard_visible(shard, value, database)) {
+                *key_p = value_key(value);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void shard_database(const struct shard *shard, uint8_t database, const struct moment *now,
+                    struct shard_database *database_p)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    *database_p = (struct shard_database){0};
+    if (database >= shard->config.database_count) {
+        return;
+    }
+    const struct shard_space *space = &shard->spaces[database];
+    database_p->key_count = space->key_count;
+    database_p->expiring_count = space->expiring_count;
+    if (space->expiring_count > 0) {
+        int64_t mean_ms = space->expires_sum_s / (int64_t)space->expiring_count * 1000;
+        database_p->mean_ttl_ms = mean_ms > now->wall_ms ? mean_ms - now->wall_ms : 0;
+    }
+}
+
+void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    struct runs_stats payload;
+    runs_stats(shard->payload, &payload);
+    uint64_t key_count = 0;
+    for (uint32_t i = 0; i < shard->config.database_count; i++) {
+        key_count += shard->spaces[i].key_count;
+    }
+    *stats_p = (struct shard_stats){
+        .key_count = key_count,
+        .value_count = shard->value_count,
+        .orphan_count = shard->orphan_count,
+        .reserved_count = shard->reserved_count,
+        .payload_bytes = shard->payload_bytes,
+        .payload_taken_bytes = payload.taken_bytes + (uint64_t)shard->whole_pages *
+                                                         pages_page_bytes(shard->config.payload),
+        .metadata_bytes = meta_taken_bytes(&shard->meta) + index_bytes(&shard->index),
+        .hits = shard->hits,
+        .misses = shard->misses,
+        .evicted = shard->evicted,
+        .expired = shard->expired,
+        .expired_grants = shard->expired_grants,
+        .denied_no_memory = shard->denied_no_memory,
+        .payload_pages = payload.page_count + shard->whole_pages,
+        .leases = shard->grants.counts[GRANT_LEASE],
+        .reservations = shard->grants.counts[GRANT_RESERVATION],
+    };
+}

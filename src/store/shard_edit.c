@@ -1,0 +1,259 @@
+/* Edits. A sealed value never changes, so each builds the next value and puts it in the old one's place,
+ * with its expiry, class and parent. */
+
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/number.h"
+#include "store/shard_impl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The longest text that is read as a float, as in Redis (its buffer for a long double). */
+#define SHARD_FLOAT_TEXT_BYTES_MAX 5119U
+
+static size_t shard_edit_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void shard_edit_copy(struct layout_cursor *to, struct layout_cursor *from,
+                            size_t length_bytes)
+{
+    while (length_bytes > 0) {
+        struct iovec target = layout_cursor_peek(to);
+        struct iovec source = layout_cursor_peek(from);
+        size_t step_bytes =
+            shard_edit_min(length_bytes, shard_edit_min(target.iov_len, source.iov_len));
+        check(step_bytes > 0);
+        copy_payload(target.iov_base, source.iov_base, step_bytes);
+        layout_cursor_skip(to, step_bytes);
+        layout_cursor_skip(from, step_bytes);
+        length_bytes -= step_bytes;
+    }
+}
+
+static void shard_edit_copy_slice(struct layout_cursor *to, struct slice from)
+{
+    while (from.length_bytes > 0) {
+        struct iovec target = layout_cursor_peek(to);
+        size_t step_bytes = shard_edit_min(from.length_bytes, target.iov_len);
+        check(step_bytes > 0);
+        copy_payload(target.iov_base, from.data, step_bytes);
+        layout_cursor_skip(to, step_bytes);
+        from = slice_of(from.data + step_bytes, from.length_bytes - step_bytes);
+    }
+}
+
+static void shard_edit_zero(struct layout_cursor *to, size_t length_bytes)
+{
+    while (length_bytes > 0) {
+        struct iovec target = layout_cursor_peek(to);
+        size_t step_bytes = shard_edit_min(length_bytes, target.iov_len);
+        check(step_bytes > 0);
+        memset(target.iov_base, 0, step_bytes);
+        layout_cursor_skip(to, step_bytes);
+        length_bytes -= step_bytes;
+    }
+}
+
+/* Room for the next value of the key; old (may be NULL) comes back pinned, so that making room cannot
+ * take it. On failure op->status says why and nothing is pinned. */
+static struct value *shard_edit_begin(struct shard *shard, struct op *op, struct value *old,
+                                      uint64_t length_bytes)
+{
+    if (old != NULL) {
+        (void)shard_pin_take(old);
+    }
+    struct value *value;
+    op->status = shard_value_take(shard, op, length_bytes, &value);
+    if (op->status != KVASIR_OK) {
+        if (old != NULL) {
+            shard_unpin(shard, &old);
+        }
+        return NULL;
+    }
+    return value;
+}
+
+/* Ends what begin began. The value is the shard's from here. */
+static void shard_edit_end(struct shard *shard, struct value *old, struct value *value)
+{
+    if (old != NULL) {
+        value->expires_at_ms = old->expires_at_ms;
+        value->generation = old->generation + 1;
+        value->value_class = old->value_class;
+        value->parent_hash = old->parent_hash;
+        value->flags = old->flags & VALUE_FLAG_PARENT;
+        shard_value_unlink(shard, old);
+        shard_unpin(shard, &old);
+    }
+    shard_value_link(shard, value);
+    shard_unpin(shard, &value);
+}
+
+static void shard_edit_replace(struct shard *shard, struct op *op, struct value *old,
+                               struct slice text)
+{
+    struct value *value = shard_edit_begin(shard, op, old, text.length_bytes);
+    if (value != NULL) {
+        shard_value_write(shard, value, text);
+        shard_edit_end(shard, old, value);
+    }
+}
+
+/* The value's bytes as a terminated text in the scratch; false: it is too long. */
+static bool shard_edit_text(struct shard *shard, const struct value *value, size_t length_bytes_max,
+                            struct slice *text_p)
+{
+    if (value->length_bytes > length_bytes_max) {
+        return false;
+    }
+    struct layout_cursor cursor;
+    shard_value_cursor(shard, value, &cursor);
+    size_t length_bytes = 0;
+    while (length_bytes < value->length_bytes) {
+        struct iovec piece = layout_cursor_peek(&cursor);
+        copy_payload(shard->scratch + length_bytes, piece.iov_base, piece.iov_len);
+        layout_cursor_skip(&cursor, piece.iov_len);
+        length_bytes += piece.iov_len;
+    }
+    shard->scratch[length_bytes] = '\0';
+    *text_p = slice_of(shard->scratch, length_bytes);
+    return true;
+}
+
+void shard_edit_add(struct shard *shard, struct op *op)
+{
+    struct value *old = shard_value_find(shard, op);
+    struct slice text;
+    int64_t number = 0;
+    if (old != NULL && (!shard_edit_text(shard, old, NUMBER_TEXT_BYTES_MAX, &text) ||
+                        !slice_to_i64(text, &number))) {
+        op->status = KVASIR_INVALID;
+        return;
+    }
+    if (__builtin_add_overflow(number, op->delta, &number)) {
+        op->status = KVASIR_TOO_LARGE;
+        return;
+    }
+    size_t length_bytes = number_from_i64(shard->scratch, number);
+    shard_edit_replace(shard, op, old, slice_of(shard->scratch, length_bytes));
+    if (op->status == KVASIR_OK) {
+        op->integer = number;
+    }
+}
+
+/* As Redis reads a float: the whole text, no blank in front, no NaN. */
+static bool shard_edit_parse_float(struct slice text, long double *number_p)
+{
+    const char *start = (const char *)text.data;
+    if (text.length_bytes == 0 || strchr(" \t\n\v\f\r", start[0]) != NULL) {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    long double number = strtold(start, &end);
+    if (end != start + text.length_bytes || isnan(number) ||
+        (errno == ERANGE && (isinf(number) || fpclassify(number) == FP_ZERO))) {
+        return false;
+    }
+    *number_p = number;
+    return true;
+}
+
+/* Seventeen digits behind the point, without the zeros at the end; never "-0". */
+static struct slice shard_edit_format_float(char *text, size_t capacity, long double number)
+{
+    int printed = snprintf(text, capacity, "%.17Lf", number);
+    check(printed > 0 && (size_t)printed < capacity);
+    size_t length_bytes = (size_t)printed;
+    while (text[length_bytes - 1] == '0') {
+        length_bytes--;
+    }
+    if (text[length_bytes - 1] == '.') {
+        length_bytes--;
+    }
+    if (length_bytes == 2 && text[0] == '-' && text[1] == '0') {
+        return slice_of(text + 1, 1);
+    }
+    return slice_of(text, length_bytes);
+}
+
+void shard_edit_add_float(struct shard *shard, struct op *op)
+{
+    op->value = NULL;
+    struct value *old = shard_value_find(shard, op);
+    struct slice text;
+    long double number = 0;
+    if (old != NULL && (!shard_edit_text(shard, old, SHARD_FLOAT_TEXT_BYTES_MAX, &text) ||
+                        !shard_edit_parse_float(text, &number))) {
+        op->status = KVASIR_INVALID;
+        return;
+    }
+    number += op->delta_float;
+    if (isnan(number) || isinf(number)) {
+        op->status = KVASIR_TOO_LARGE;
+        return;
+    }
+    shard_edit_replace(shard, op, old,
+                       shard_edit_format_float(shard->scratch, sizeof(shard->scratch), number));
+    if (op->status == KVASIR_OK) {
+        op->value = shard_pin_take(shard_value_find(shard, op));
+    }
+}
+
+/* The next value: the old one's bytes with payload at offset, zeroes in any gap between. */
+static void shard_edit_overlay(struct shard *shard, struct op *op, struct value *old,
+                               uint64_t offset_bytes)
+{
+    uint64_t old_bytes = old != NULL ? old->length_bytes : 0;
+    uint64_t end_bytes = offset_bytes + op->payload.length_bytes;
+    if (end_bytes < offset_bytes || end_bytes > shard->config.append_bytes_max) {
+        op->status = KVASIR_TOO_LARGE;
+        return;
+    }
+    uint64_t length_bytes = old_bytes > end_bytes ? old_bytes : end_bytes;
+    struct value *value = shard_edit_begin(shard, op, old, length_bytes);
+    if (value == NULL) {
+        return;
+    }
+    struct layout_cursor to;
+    shard_value_cursor(shard, value, &to);
+    if (old != NULL) {
+        struct layout_cursor from;
+        shard_value_cursor(shard, old, &from);
+        size_t head_bytes = shard_edit_min(old_bytes, offset_bytes);
+        shard_edit_copy(&to, &from, head_bytes);
+        shard_edit_zero(&to, offset_bytes - head_bytes);
+        shard_edit_copy_slice(&to, op->payload);
+        if (old_bytes > end_bytes) {
+            layout_cursor_skip(&from, op->payload.length_bytes);
+            shard_edit_copy(&to, &from, old_bytes - end_bytes);
+        }
+    } else {
+        shard_edit_zero(&to, offset_bytes);
+        shard_edit_copy_slice(&to, op->payload);
+    }
+    shard_edit_end(shard, old, value);
+    op->integer = (int64_t)length_bytes;
+}
+
+void shard_edit_append(struct shard *shard, struct op *op)
+{
+    struct value *old = shard_value_find(shard, op);
+    shard_edit_overlay(shard, op, old, old != NULL ? old->length_bytes : 0);
+}
+
+void shard_edit_set_range(struct shard *shard, struct op *op)
+{
+    struct value *old = shard_value_find(shard, op);
+    if (op->payload.length_bytes == 0) {
+        op->integer = old != NULL ? (int64_t)old->length_bytes : 0;
+        op->status = KVASIR_OK;
+        return;
+    }
+    shard_edit_overlay(shard, op, old, op->offset_bytes);
+}

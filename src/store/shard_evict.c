@@ -1,0 +1,119 @@
+/* Memory under pressure: who goes, and what is said when nobody can. Each look at a value either frees
+ * it or sets it aside until its pins change, so that no value is looked at twice in vain. */
+
+#include "base/check.h"
+#include "store/shard_impl.h"
+
+#define SHARD_RECLAIM_BALANCE_STEPS 1024U
+
+static void shard_evict_value(struct shard *shard, struct value *value)
+{
+    if (shard_value_expired(shard, value)) {
+        shard->expired++;
+    } else if (!shard_value_flushed(shard, value)) {
+        shard->evicted++;
+    }
+    shard_value_unlink(shard, value);
+}
+
+static bool shard_evict_held(const struct value *value)
+{
+    return value->pins > 0 || value->pin_kind == VALUE_PIN_HARD;
+}
+
+/* A flushed value first: it is nobody's any more. */
+static bool shard_evict_backlog(struct shard *shard)
+{
+    while (shard->backlog_count > 0) {
+        uint64_t value_count = shard->value_count;
+        (void)shard_expire_bucket(shard);
+        if (shard->value_count < value_count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shard_evict_set_aside(struct shard *shard, struct value *value,
+                                  enum value_parked parked)
+{
+    shard_value_delist(shard, value);
+    value->parked = (uint8_t)parked & 3U;
+    if (parked == VALUE_PARKED_SOFT) {
+        value_list_push_back(&shard->soft, value);
+    }
+}
+
+/* The oldest of those that were set aside for a soft pin; unless any is set only if its pin ran out. */
+static bool shard_evict_soft(struct shard *shard, bool any)
+{
+    struct value *value;
+    while ((value = shard->soft.first) != NULL) {
+        if (shard_evict_held(value)) {
+            shard_evict_set_aside(shard, value, VALUE_PARKED_HELD);
+            continue;
+        }
+        if (!any && shard_pin_soft_running(shard, value)) {
+            return false;
+        }
+        shard_evict_value(shard, value);
+        return true;
+    }
+    return false;
+}
+
+bool shard_evict_one(struct shard *shard)
+{
+    if (shard_evict_backlog(shard)) {
+        return true;
+    }
+    if (shard->policy == NULL) {
+        return false;
+    }
+    if (shard_evict_soft(shard, false)) {
+        return true;
+    }
+    struct value *value;
+    while ((value = shard->policy_ops->victim(shard->policy)) != NULL) {
+        if (shard_evict_held(value)) {
+            shard_evict_set_aside(shard, value, VALUE_PARKED_HELD);
+        } else if (shard_pin_soft_running(shard, value)) {
+            shard_evict_set_aside(shard, value, VALUE_PARKED_SOFT);
+        } else {
+            shard_evict_value(shard, value);
+            return true;
+        }
+    }
+    return shard_evict_soft(shard, true);
+}
+
+uint32_t shard_evict_payload_pages(const struct shard *shard)
+{
+    struct runs_stats stats;
+    runs_stats(shard->payload, &stats);
+    return stats.page_count + shard->whole_pages;
+}
+
+enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata)
+{
+    if (shard->policy == NULL || shard->config.shard_count == 1) {
+        return KVASIR_NO_MEMORY;
+    }
+    const struct pages *pages = metadata ? shard->config.metadata : shard->config.payload;
+    uint32_t own_count =
+        metadata ? meta_page_count(&shard->meta) : shard_evict_payload_pages(shard);
+    return own_count < pages_count(pages) ? KVASIR_AGAIN : KVASIR_NO_MEMORY;
+}
+
+uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->now = *now;
+    uint32_t before_count = shard_evict_payload_pages(shard);
+    uint32_t given_count = 0;
+    while (given_count < page_count && shard_evict_one(shard)) {
+        given_count = before_count - shard_evict_payload_pages(shard);
+    }
+    (void)index_balance(&shard->index, SHARD_RECLAIM_BALANCE_STEPS);
+    return given_count;
+}

@@ -1,0 +1,121 @@
+/* Background: grants over their deadline, flushed values, keys that expired unread, soft pins that ran
+ * out. A walk over the index comes round in about a second when it is small, in ten when it is big. */
+
+#include "base/check.h"
+#include "store/shard_impl.h"
+
+#define SHARD_SMALL_BUCKETS  65536U
+#define SHARD_SMALL_ROUND_US 900000U
+#define SHARD_BIG_ROUND_US   10000000U
+#define SHARD_TICK_US_MAX    1000000
+#define SHARD_BALANCE_STEPS  4U
+/* A synchronous end to the backlog before a database's epoch could come round. */
+#define SHARD_FLUSHES_BEHIND_MAX (UINT16_MAX - 1U)
+
+uint32_t shard_expire_bucket(struct shard *shard)
+{
+    if (shard->sweep_bucket >= shard->index.bucket_count) {
+        shard->sweep_bucket = 0;
+    }
+    uint32_t removed_count = 0;
+    struct value *value = index_first(&shard->index, shard->sweep_bucket);
+    while (value != NULL) {
+        struct value *next = value->chain;
+        bool flushed = shard_value_flushed(shard, value);
+        if (flushed || shard_value_expired(shard, value)) {
+            shard->expired += !flushed;
+            shard_value_unlink(shard, value);
+            removed_count++;
+        } else if (value->pin_kind == VALUE_PIN_SOFT && !shard_pin_soft_running(shard, value)) {
+            shard_pin_clear(shard, value);
+        }
+        value = next;
+    }
+    shard->sweep_bucket++;
+    return removed_count;
+}
+
+/* True while there are more. */
+static bool shard_expire_grants(struct shard *shard, uint32_t *budget)
+{
+    struct grant *grant;
+    while ((grant = grant_find_expired(&shard->grants, shard->now.mono_us)) != NULL) {
+        if (*budget == 0) {
+            return true;
+        }
+        (*budget)--;
+        shard_pin_end_grant(shard, &grant, true);
+    }
+    return false;
+}
+
+static void shard_expire_step(struct shard *shard, uint32_t *budget)
+{
+    uint32_t step_count = 1 + shard_expire_bucket(shard);
+    (void)index_balance(&shard->index, SHARD_BALANCE_STEPS * step_count);
+    *budget -= step_count < *budget ? step_count : *budget;
+}
+
+/* Buckets times microseconds since the last tick, against the time of a whole round. */
+static void shard_expire_walk(struct shard *shard, int64_t elapsed_us, uint32_t *budget)
+{
+    uint64_t bucket_count = shard->index.bucket_count;
+    uint64_t round_us =
+        bucket_count <= SHARD_SMALL_BUCKETS ? SHARD_SMALL_ROUND_US : SHARD_BIG_ROUND_US;
+    shard->sweep_credit += bucket_count * (uint64_t)elapsed_us;
+    uint64_t due_count = shard->sweep_credit / round_us;
+    shard->sweep_credit %= round_us; /* what the budget does not allow is not made up for */
+    for (uint64_t i = 0; i<due_count && * budget> 0; i++) {
+        shard_expire_step(shard, budget);
+    }
+}
+
+bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->now = *now;
+    int64_t elapsed_us = now->mono_us - shard->tick_us;
+    shard->tick_us = now->mono_us;
+    if (elapsed_us < 0) {
+        elapsed_us = 0;
+    } else if (elapsed_us > SHARD_TICK_US_MAX) {
+        elapsed_us = SHARD_TICK_US_MAX;
+    }
+    bool more = shard_expire_grants(shard, &budget);
+    while (shard->backlog_count > 0 && budget > 0) {
+        shard_expire_step(shard, &budget);
+    }
+    if (shard->expiring_count > 0 || shard->soft_count > 0) {
+        shard_expire_walk(shard, elapsed_us, &budget);
+    }
+    bool unbalanced = index_balance(&shard->index, budget);
+    return more || shard->backlog_count > 0 || unbalanced;
+}
+
+static void shard_expire_flush_space(struct shard *shard, struct shard_space *space)
+{
+    if (space->key_count == 0) {
+        return;
+    }
+    while (space->flushes_behind >= SHARD_FLUSHES_BEHIND_MAX) {
+        (void)shard_expire_bucket(shard);
+    }
+    shard->backlog_count += space->key_count;
+    space->backlog_count += space->key_count;
+    shard->expiring_count -= space->expiring_count;
+    space->key_count = 0;
+    space->expiring_count = 0;
+    space->expires_sum_s = 0;
+    space->epoch++;
+    space->flushes_behind++;
+}
+
+void shard_flush(struct shard *shard, uint8_t database)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    for (uint32_t i = 0; i < shard->config.database_count; i++) {
+        if (database == SHARD_DATABASE_ALL || database == i) {
+            shard_expire_flush_space(shard, &shard->spaces[i]);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+#pragma once
+/* shard_impl – the insides of a shard, for its own files: shard.c (life, dispatch, scans, counts),
+ * shard_value.c (a value's states), shard_evict.c (memory under pressure), shard_pin.c (pins, leases,
+ * grants), shard_put.c, shard_read.c, shard_edit.c (the kinds of op), shard_expire.c (background). */
+
+#include "mem/layout.h"
+#include "store/grant.h"
+#include "store/index.h"
+#include "store/meta.h"
+#include "store/shard.h"
+#include "store/value_list.h"
+
+#define SHARD_MAGIC 0x73686172U
+/* A long double written out in full, and its fraction. */
+#define SHARD_SCRATCH_BYTES 5120U
+
+/* One database's counts. */
+struct shard_space {
+    uint64_t key_count;
+    uint64_t expiring_count;
+    uint64_t backlog_count;  /* flushed values that are still in the index */
+    int64_t expires_sum_s;   /* of the expiry times in seconds, each clamped */
+    uint32_t flushes_behind; /* flushes since backlog_count was 0 */
+    uint16_t epoch;          /* a value of another epoch was flushed */
+};
+
+struct shard {
+    uint32_t magic;
+    struct shard_config config;
+    struct moment now; /* of the running or last call */
+    int64_t start_us;  /* zero of the shard's own clock */
+    struct index index;
+    struct meta meta;
+    struct runs *payload;                /* owned */
+    const struct policy_ops *policy_ops; /* NULL: never evict */
+    struct policy *policy;               /* owned; NULL with policy_ops */
+    struct value_list soft;     /* set aside because of a soft pin: they go when nothing else can */
+    struct value_list detached; /* reserved values and orphans */
+    struct grant_table grants;
+    struct shard_space *spaces; /* owned; database_count of them */
+    uint64_t backlog_count;     /* sums over all databases */
+    uint64_t expiring_count;
+    uint64_t soft_count;   /* values whose pin_kind is VALUE_PIN_SOFT */
+    uint64_t sweep_bucket; /* where the walk for expired and flushed values goes on */
+    uint64_t sweep_credit; /* buckets that are due, times SHARD_CREDIT_UNIT */
+    int64_t tick_us;       /* of the last tick */
+    uint64_t value_count, orphan_count, reserved_count;
+    uint64_t payload_bytes;
+    uint64_t held_bytes; /* of values with holds */
+    uint64_t held_bytes_max;
+    uint32_t whole_pages; /* payload pages outside runs */
+    uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
+    char scratch[SHARD_SCRATCH_BYTES];
+};
+
+/* ---- shard_value.c ---- */
+
+static inline struct shard_space *shard_space_of(struct shard *shard, const struct value *value)
+{
+    return &shard->spaces[value->database];
+}
+
+static inline bool shard_value_flushed(const struct shard *shard, const struct value *value)
+{
+    return value->epoch != shard->spaces[value->database].epoch;
+}
+
+static inline bool shard_value_expired(const struct shard *shard, const struct value *value)
+{
+    return value->expires_at_ms != 0 && value->expires_at_ms <= shard->now.wall_ms;
+}
+
+static inline uint32_t shard_clock_ms(const struct shard *shard)
+{
+    return (uint32_t)((shard->now.mono_us - shard->start_us) / 1000);
+}
+
+static inline uint32_t shard_clock_s(const struct shard *shard)
+{
+    return (uint32_t)((shard->now.mono_us - shard->start_us) / 1000000);
+}
+
+/* The key's value, borrowed; one that expired or was flushed is removed on the way. */
+struct value *shard_value_find(struct shard *shard, const struct op *op);
+/* Counts an access. */
+void shard_value_touch(struct shard *shard, struct value *value);
+/* Takes memory, evicting for it: a reserved value with one pin. KVASIR_OK, KVASIR_TOO_LARGE,
+ * KVASIR_NO_MEMORY or KVASIR_AGAIN; borrowed values without a pin may be gone after it. */
+ATTR_MUST_USE enum kvasir_status shard_value_take(struct shard *shard, const struct op *op,
+                                                  uint64_t length_bytes, struct value **value_p);
+/* Ends a value that is in no list of the index: gives all its memory back. */
+void shard_value_give(struct shard *shard, struct value **value_p);
+/* Reserved becomes sealed: the key has no other value. The pin stays. */
+void shard_value_link(struct shard *shard, struct value *value);
+/* Sealed becomes orphan, or is freed when nothing pins it. */
+void shard_value_unlink(struct shard *shard, struct value *value);
+void shard_value_set_expiry(struct shard *shard, struct value *value, int64_t expires_at_ms);
+void shard_value_write(struct shard *shard, struct value *value, struct slice bytes);
+void shard_value_cursor(const struct shard *shard, const struct value *value,
+                        struct layout_cursor *cursor_p);
+/* Into and out of the policy's hands. */
+void shard_value_enlist(struct shard *shard, struct value *value);
+void shard_value_delist(struct shard *shard, struct value *value);
+uint32_t shard_value_whole_pages(const struct shard *shard, const struct value *value);
+
+/* ---- shard_evict.c ---- */
+
+/* Frees one value that may go. False: there is none. */
+bool shard_evict_one(struct shard *shard);
+/* NO_MEMORY, or AGAIN when other shards hold pages of that pool. */
+enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata);
+uint32_t shard_evict_payload_pages(const struct shard *shard);
+
+/* ---- shard_pin.c ---- */
+
+static inline struct value *shard_pin_take(struct value *value)
+{
+    value->pins++;
+    return value;
+}
+
+/* KVASIR_OK, KVASIR_BUSY (a hard pin beyond the share of memory, or no free grant). */
+enum kvasir_status shard_pin_set(struct shard *shard, struct value *value, enum value_pin kind,
+                                 uint32_t pin_ms);
+/* As above, and what cannot be a hard pin becomes a soft one. */
+void shard_pin_try(struct shard *shard, struct value *value, enum value_pin kind, uint32_t pin_ms);
+void shard_pin_clear(struct shard *shard, struct value *value);
+/* Milliseconds left of the timed pin, 0: none. */
+int64_t shard_pin_left_ms(const struct shard *shard, const struct value *value);
+bool shard_pin_soft_running(const struct shard *shard, const struct value *value);
+/* The grant an op names; NULL, and op->status NOT_FOUND or EXPIRED. One that is over time ends here. */
+struct grant *shard_pin_find_grant(struct shard *shard, struct op *op, enum grant_kind kind);
+/* The deadline asked for, within what is allowed. */
+int64_t shard_pin_deadline_us(const struct shard *shard, int64_t deadline_us);
+/* Ends a grant of whatever kind, and what it held. */
+void shard_pin_end_grant(struct shard *shard, struct grant **grant_p, bool expired);
+
+/* ---- shard_expire.c ---- */
+
+/* Visits the next bucket of the walk; returns how many values it removed. */
+uint32_t shard_expire_bucket(struct shard *shard);
+
+/* ---- the kinds of op: each sets op->status and its results ---- */
+
+void shard_put_set(struct shard *shard, struct op *op);
+void shard_put_reserve(struct shard *shard, struct op *op);
+void shard_put_commit(struct shard *shard, struct op *op);
+void shard_put_abort(struct shard *shard, struct op *op);
+void shard_put_grant_reserve(struct shard *shard, struct op *op);
+void shard_put_grant_fill(struct shard *shard, struct op *op);
+void shard_put_grant_abort(struct shard *shard, struct op *op);
+
+void shard_read_get(struct shard *shard, struct op *op);
+void shard_read_exists(struct shard *shard, struct op *op);
+void shard_read_stat(struct shard *shard, struct op *op);
+void shard_read_remove(struct shard *shard, struct op *op);
+void shard_read_expire(struct shard *shard, struct op *op);
+void shard_read_persist(struct shard *shard, struct op *op);
+
+void shard_edit_add(struct shard *shard, struct op *op);
+void shard_edit_add_float(struct shard *shard, struct op *op);
+void shard_edit_append(struct shard *shard, struct op *op);
+void shard_edit_set_range(struct shard *shard, struct op *op);
+
+void shard_pin_lease(struct shard *shard, struct op *op);
+void shard_pin_release(struct shard *shard, struct op *op);
+void shard_pin_pin(struct shard *shard, struct op *op);
+void shard_pin_unpin(struct shard *shard, struct op *op);

@@ -1,0 +1,145 @@
+/* What looks at values and changes no bytes: GET, EXISTS, STAT, REMOVE, EXPIRE, PERSIST. */
+
+#include "base/check.h"
+#include "store/shard_impl.h"
+
+static struct value *shard_read_find(struct shard *shard, struct op *op)
+{
+    struct value *value = shard_value_find(shard, op);
+    if (value == NULL) {
+        shard->misses++;
+        op->status = KVASIR_NOT_FOUND;
+        return NULL;
+    }
+    shard->hits++;
+    if ((op->flags & OP_READ_NO_TOUCH) == 0) {
+        shard_value_touch(shard, value);
+    }
+    op->status = KVASIR_OK;
+    op->integer = (int64_t)value->length_bytes;
+    return value;
+}
+
+/* GETDEL and GETEX: what is done to the key in the same step. The value may be gone after it. */
+static void shard_read_change(struct shard *shard, const struct op *op, struct value *value)
+{
+    if ((op->flags & OP_READ_REMOVE) != 0) {
+        shard_value_unlink(shard, value);
+    } else if ((op->flags & OP_READ_EXPIRE) != 0) {
+        shard_value_set_expiry(shard, value, op->expires_at_ms);
+        if (shard_value_expired(shard, value)) {
+            shard_value_unlink(shard, value);
+        }
+    }
+}
+
+void shard_read_get(struct shard *shard, struct op *op)
+{
+    op->value = NULL;
+    struct value *value = shard_read_find(shard, op);
+    if (value == NULL) {
+        return;
+    }
+    op->value = shard_pin_take(value);
+    shard_read_change(shard, op, value);
+}
+
+void shard_read_exists(struct shard *shard, struct op *op)
+{
+    struct value *value = shard_read_find(shard, op);
+    if (value == NULL) {
+        return;
+    }
+    shard_pin_try(shard, value, (enum value_pin)op->pin_kind, op->pin_ms);
+    int64_t expires_at_ms = value->expires_at_ms;
+    shard_read_change(shard, op, value);
+    op->expires_at_ms = expires_at_ms;
+}
+
+void shard_read_stat(struct shard *shard, struct op *op)
+{
+    const struct value *value = shard_value_find(shard, op);
+    if (value == NULL) {
+        op->status = KVASIR_NOT_FOUND;
+        return;
+    }
+    int64_t pin_left_ms = shard_pin_left_ms(shard, value);
+    *op->stat_p = (struct op_stat){
+        .length_bytes = value->length_bytes,
+        .stored_bytes = value->length_bytes,
+        .checksum = value->checksum,
+        .parent_hash = value->parent_hash,
+        .expires_at_ms = value->expires_at_ms,
+        .pin_left_ms = pin_left_ms,
+        .generation = value->generation,
+        .hits = value->hits,
+        .leases = value->holds - (value->pin_kind == VALUE_PIN_HARD ? 1U : 0U),
+        .idle_s = shard_clock_s(shard) - value->touched_s,
+        .value_class = value->value_class,
+        .flags = value->flags,
+        .pin_kind = pin_left_ms > 0 ? value->pin_kind : VALUE_PIN_NONE,
+        .state = value->state,
+    };
+    op->status = KVASIR_OK;
+}
+
+void shard_read_remove(struct shard *shard, struct op *op)
+{
+    struct value *value = shard_value_find(shard, op);
+    if (value == NULL) {
+        op->status = KVASIR_NOT_FOUND;
+        return;
+    }
+    shard_value_unlink(shard, value);
+    op->status = KVASIR_OK;
+}
+
+/* No expiry counts as the latest there is. */
+static bool shard_read_rule_allows(uint8_t rule, int64_t current_ms, int64_t wanted_ms)
+{
+    switch ((enum op_expire_rule)rule) {
+    case OP_EXPIRE_ALWAYS:
+        return true;
+    case OP_EXPIRE_NX:
+        return current_ms == 0;
+    case OP_EXPIRE_XX:
+        return current_ms != 0;
+    case OP_EXPIRE_GT:
+        return current_ms != 0 && wanted_ms > current_ms;
+    case OP_EXPIRE_LT:
+        return current_ms == 0 || wanted_ms < current_ms;
+    }
+    unreachable();
+}
+
+void shard_read_expire(struct shard *shard, struct op *op)
+{
+    struct value *value = shard_value_find(shard, op);
+    op->integer = 0;
+    if (value == NULL) {
+        op->status = KVASIR_NOT_FOUND;
+        return;
+    }
+    if (!shard_read_rule_allows(op->expire_rule, value->expires_at_ms, op->expires_at_ms)) {
+        op->integer = -1;
+        op->status = KVASIR_NOT_FOUND;
+        return;
+    }
+    op->status = KVASIR_OK;
+    if (op->expires_at_ms <= shard->now.wall_ms) {
+        shard_value_unlink(shard, value);
+    } else {
+        shard_value_set_expiry(shard, value, op->expires_at_ms);
+    }
+}
+
+void shard_read_persist(struct shard *shard, struct op *op)
+{
+    struct value *value = shard_value_find(shard, op);
+    if (value == NULL || value->expires_at_ms == 0) {
+        op->status = KVASIR_NOT_FOUND;
+        return;
+    }
+    shard_value_set_expiry(shard, value, 0);
+    op->status = KVASIR_OK;
+}

@@ -1,0 +1,236 @@
+/* The states of a value: reserved, sealed, orphan, freed; and the counts that follow them. */
+
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/fault.h"
+#include "store/shard_impl.h"
+
+/* Expiry times are summed in seconds, up to this (the year 2242), so that 10^9 keys do not overflow. */
+#define SHARD_EXPIRES_S_MAX ((int64_t)1 << 33)
+
+static int64_t shard_value_expires_s(const struct value *value)
+{
+    int64_t expires_s = value->expires_at_ms / 1000;
+    return expires_s < SHARD_EXPIRES_S_MAX ? expires_s : SHARD_EXPIRES_S_MAX;
+}
+
+static void shard_value_count_expiry(struct shard *shard, const struct value *value, int sign)
+{
+    if (value->expires_at_ms == 0) {
+        return;
+    }
+    struct shard_space *space = shard_space_of(shard, value);
+    space->expiring_count += (uint64_t)(int64_t)sign;
+    shard->expiring_count += (uint64_t)(int64_t)sign;
+    space->expires_sum_s += sign * shard_value_expires_s(value);
+}
+
+struct value *shard_value_find(struct shard *shard, const struct op *op)
+{
+    check_slow(op->hash == op_hash(op->database, op->key));
+    struct value *value = index_find(&shard->index, op->database, op->key, op->hash);
+    if (value == NULL) {
+        return NULL;
+    }
+    if (UNLIKELY(shard_value_flushed(shard, value))) {
+        shard_value_unlink(shard, value);
+        return NULL;
+    }
+    if (UNLIKELY(shard_value_expired(shard, value))) {
+        shard->expired++;
+        shard_value_unlink(shard, value);
+        return NULL;
+    }
+    return value;
+}
+
+void shard_value_touch(struct shard *shard, struct value *value)
+{
+    value->touched_s = shard_clock_s(shard);
+    if (value->hits < UINT16_MAX) {
+        value->hits++;
+    }
+    if (shard->policy != NULL && value->parked == VALUE_PARKED_NOT) {
+        shard->policy_ops->touch(shard->policy, value);
+    }
+}
+
+void shard_value_enlist(struct shard *shard, struct value *value)
+{
+    value->parked = VALUE_PARKED_NOT;
+    if (shard->policy != NULL) {
+        shard->policy_ops->insert(shard->policy, value);
+    }
+}
+
+void shard_value_delist(struct shard *shard, struct value *value)
+{
+    if (value->parked == VALUE_PARKED_SOFT) {
+        value_list_remove(&shard->soft, value);
+    } else if (value->parked == VALUE_PARKED_NOT && shard->policy != NULL) {
+        shard->policy_ops->remove(shard->policy, value);
+    }
+}
+
+uint32_t shard_value_whole_pages(const struct shard *shard, const struct value *value)
+{
+    uint32_t page_bytes = pages_page_bytes(shard->config.payload);
+    uint64_t page_count = value->length_bytes / page_bytes;
+    if (value->length_bytes % page_bytes > 0 && value->layout.runs[0].page == PAGES_NONE) {
+        page_count++;
+    }
+    return (uint32_t)page_count;
+}
+
+static bool shard_value_fits(const struct shard *shard, uint64_t length_bytes)
+{
+    uint64_t page_bytes = pages_page_bytes(shard->config.payload);
+    return length_bytes <= shard->config.value_bytes_max &&
+           length_bytes <= page_bytes * pages_count(shard->config.payload);
+}
+
+/* True while a try is worth its cost: a long value first needs as many free pages as it fills. */
+static bool shard_value_try_layout(struct shard *shard, struct value *value)
+{
+    uint32_t page_bytes = pages_page_bytes(shard->config.payload);
+    uint64_t page_count = value->length_bytes / page_bytes;
+    if (page_count > 0 && pages_free_count(shard->config.payload) < page_count) {
+        return false;
+    }
+    return !fault_hit("store.payload") &&
+           layout_take(shard->payload, value->length_bytes, &value->layout) == KVASIR_OK;
+}
+
+/* What is leased or hard-pinned cannot make room: then nothing is evicted in vain. */
+static bool shard_value_hopeless(const struct shard *shard, uint64_t length_bytes)
+{
+    uint64_t pool_bytes =
+        (uint64_t)pages_page_bytes(shard->config.payload) * pages_count(shard->config.payload);
+    return length_bytes > pool_bytes - shard->held_bytes;
+}
+
+enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, uint64_t length_bytes,
+                                    struct value **value_p)
+{
+    if (!shard_value_fits(shard, length_bytes)) {
+        return KVASIR_TOO_LARGE;
+    }
+    struct value *value = NULL;
+    for (;;) {
+        if (value == NULL) {
+            value = meta_take(&shard->meta, op->key);
+            if (value != NULL) {
+                value->length_bytes = length_bytes;
+            }
+        }
+        if (value != NULL && shard_value_try_layout(shard, value)) {
+            break;
+        }
+        if (shard_value_hopeless(shard, length_bytes) || !shard_evict_one(shard)) {
+            enum kvasir_status status = shard_evict_verdict(shard, value == NULL);
+            shard->denied_no_memory += status == KVASIR_NO_MEMORY;
+            if (value != NULL) {
+                meta_give(&shard->meta, &value);
+            }
+            return status;
+        }
+    }
+    value->hash = op->hash;
+    value->database = op->database;
+    value->state = VALUE_RESERVED;
+    value->generation = 1;
+    value->pins = 1;
+    value->touched_s = shard_clock_s(shard);
+    value_list_push_back(&shard->detached, value);
+    shard->value_count++;
+    shard->reserved_count++;
+    shard->payload_bytes += length_bytes;
+    shard->whole_pages += shard_value_whole_pages(shard, value);
+    *value_p = value;
+    return KVASIR_OK;
+}
+
+void shard_value_give(struct shard *shard, struct value **value_p)
+{
+    struct value *value = *value_p;
+    check(value->holds == 0);
+    if (value->state == VALUE_RESERVED) {
+        value_list_remove(&shard->detached, value);
+        shard->reserved_count--;
+    } else if (value->state == VALUE_ORPHAN) {
+        value_list_remove(&shard->detached, value);
+        shard->orphan_count--;
+    }
+    shard->value_count--;
+    shard->payload_bytes -= value->length_bytes;
+    shard->whole_pages -= shard_value_whole_pages(shard, value);
+    layout_give(shard->payload, value->length_bytes, &value->layout);
+    meta_give(&shard->meta, value_p);
+}
+
+void shard_value_link(struct shard *shard, struct value *value)
+{
+    check(value->state == VALUE_RESERVED);
+    value_list_remove(&shard->detached, value);
+    shard->reserved_count--;
+    struct shard_space *space = shard_space_of(shard, value);
+    value->state = VALUE_SEALED;
+    value->epoch = space->epoch;
+    space->key_count++;
+    shard_value_count_expiry(shard, value, 1);
+    index_insert(&shard->index, value);
+    shard_value_enlist(shard, value);
+}
+
+void shard_value_unlink(struct shard *shard, struct value *value)
+{
+    check(value->state == VALUE_SEALED);
+    shard_pin_clear(shard, value);
+    struct shard_space *space = shard_space_of(shard, value);
+    if (shard_value_flushed(shard, value)) {
+        shard->backlog_count--;
+        space->backlog_count--;
+        if (space->backlog_count == 0) {
+            space->flushes_behind = 0;
+        }
+    } else {
+        space->key_count--;
+        shard_value_count_expiry(shard, value, -1);
+    }
+    index_remove(&shard->index, value);
+    shard_value_delist(shard, value);
+    if (value->pins > 0) {
+        value->state = VALUE_ORPHAN;
+        value_list_push_back(&shard->detached, value);
+        shard->orphan_count++;
+        return;
+    }
+    shard_value_give(shard, &value);
+}
+
+void shard_value_set_expiry(struct shard *shard, struct value *value, int64_t expires_at_ms)
+{
+    shard_value_count_expiry(shard, value, -1);
+    value->expires_at_ms = expires_at_ms;
+    shard_value_count_expiry(shard, value, 1);
+}
+
+void shard_value_cursor(const struct shard *shard, const struct value *value,
+                        struct layout_cursor *cursor_p)
+{
+    layout_cursor_init(cursor_p, shard->config.payload, &value->layout, value->length_bytes);
+}
+
+void shard_value_write(struct shard *shard, struct value *value, struct slice bytes)
+{
+    struct layout_cursor cursor;
+    shard_value_cursor(shard, value, &cursor);
+    while (bytes.length_bytes > 0) {
+        struct iovec piece = layout_cursor_peek(&cursor);
+        size_t step_bytes = piece.iov_len < bytes.length_bytes ? piece.iov_len : bytes.length_bytes;
+        check(step_bytes > 0);
+        copy_payload(piece.iov_base, bytes.data, step_bytes);
+        layout_cursor_skip(&cursor, step_bytes);
+        bytes = slice_of(bytes.data + step_bytes, bytes.length_bytes - step_bytes);
+    }
+}
