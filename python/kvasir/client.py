@@ -1,0 +1,665 @@
+"""The client: store, find and fetch values in a Kvasir server."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+import weakref
+from array import array
+from collections.abc import Callable, Sequence
+from ctypes import c_size_t, c_void_p
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import errors
+from ._buffers import Items, Key, bytes_address, key_bytes, new_bytes, status_of
+from ._handle import Handle, milliseconds
+from ._native import (
+    CALL_GET,
+    CALL_PUT,
+    COUNTER_NAMES,
+    ITEM_LENGTH,
+    ITEM_STATUS,
+    ITEM_WORDS,
+    PATH_NAMES,
+    CountersRecord,
+    PutOptions,
+    ServerInfoRecord,
+    StatRecord,
+    SubmitOptions,
+    library,
+)
+from .errors import Status
+from .request import Flight, Request, poll_locked
+from .view import View
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+ValueClass = Literal["full", "window", "state", "encoder"]
+
+_VALUE_CLASSES: tuple[ValueClass, ...] = ("full", "window", "state", "encoder")
+_OK, _EXISTS, _NOT_FOUND, _TOO_SMALL = 0, -2, -1, -5
+_PRESENCE = (_OK, _NOT_FOUND)
+_LOW_WORD = 0xFFFFFFFF
+_NOT_FOUND_WORD = _NOT_FOUND & _LOW_WORD
+# A first guess at the length of a value for get(); what came last is the guess from then on.
+_GUESS_BYTES = 64 << 10
+
+_exists = library.exists
+_get_batch = library.get_batch
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What the server knows of a value. Durations in seconds, sizes in bytes."""
+
+    length_bytes: int
+    """Length of the value."""
+    stored_bytes: int
+    """Length as stored, after the codec."""
+    checksum: int | None
+    """XXH3-64 of the value, None when it was stored without one."""
+    value_class: ValueClass
+    ttl: float | None
+    """Left to live; None: never expires."""
+    pin: float
+    """Left of the longest pin; 0: none."""
+    hit_count: int
+    generation: int
+    """Grows at every overwrite of the key."""
+    lease_count: int
+    codec: str
+    tier: str
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """What the server said of itself on connecting."""
+
+    version: str
+    node_id: str
+    reactor_count: int
+    value_bytes_max: int
+    key_bytes_max: int
+    shm: bool
+    """Whether this client uses shared memory."""
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _stat_of(record: StatRecord) -> Stat:
+    return Stat(
+        length_bytes=record.length_bytes,
+        stored_bytes=record.stored_bytes,
+        checksum=record.checksum if record.checksum_valid else None,
+        value_class=_VALUE_CLASSES[record.value_class & 3],
+        ttl=None if record.ttl_ms < 0 else record.ttl_ms / 1000,
+        pin=record.pin_ms / 1000,
+        hit_count=record.hit_count,
+        generation=record.generation,
+        lease_count=record.lease_count,
+        codec=_text(record.codec),
+        tier=_text(record.tier),
+    )
+
+
+def _item_error(word: int, length: int, key: bytes, sentence: str) -> errors.Error:
+    status = status_of(word)
+    message = f"key {key!r}" if len(key) <= 64 else f"key {key[:61]!r}..."
+    if sentence:
+        message = f"{sentence} ({message})"
+    if status == _TOO_SMALL:
+        message += f" takes a buffer of {length} bytes"
+        return errors.from_status(status, message, length)
+    return errors.from_status(status, message)
+
+
+def _read(items: Items, found: Callable[[int], Any], absent: Any) -> list[Any]:
+    """One result per item: found(length) for OK, absent for NOT_FOUND, else the error."""
+    results = []
+    words = items.words
+    for index, (word, length) in enumerate(
+        zip(words[ITEM_STATUS::ITEM_WORDS], words[ITEM_LENGTH::ITEM_WORDS])
+    ):
+        low = word & _LOW_WORD
+        if low == 0:
+            results.append(found(length))
+        elif low == _NOT_FOUND_WORD:
+            results.append(absent)
+        else:
+            results.append(_item_error(word, length, items.keys[index], items.sentence))
+    return results
+
+
+def _read_lengths(items: Items) -> list[Any]:
+    statuses = items.words[ITEM_STATUS::ITEM_WORDS]
+    lengths = items.words[ITEM_LENGTH::ITEM_WORDS].tolist()
+    # All hits, by far the most common answer of a batch that follows a match.
+    if not any(statuses):
+        return lengths
+    return _read(items, int, None)
+
+
+def _read_presence(items: Items) -> list[Any]:
+    return _read(items, lambda _length: True, False)
+
+
+def _read_puts(items: Items) -> list[Any]:
+    results = _read_presence(items)
+    for index, result in enumerate(results):
+        if isinstance(result, errors.Error) and result.status == _EXISTS:
+            results[index] = False
+        elif result is False:
+            # NOT_FOUND makes no sense as the answer to a put: an error like any other.
+            results[index] = _item_error(_NOT_FOUND_WORD, 0, items.keys[index], "")
+    return results
+
+
+def _put_options(
+    only_if_absent: bool,
+    ttl: float | None,
+    checksum: bool,
+    value_class: ValueClass,
+    parent: Key | None,
+    chain: bool,
+) -> PutOptions | None:
+    plain = not (only_if_absent or checksum or chain or ttl is not None or parent is not None)
+    if plain and value_class == "full":
+        return None
+    if value_class not in _VALUE_CLASSES:
+        raise ValueError(f"value_class is one of {', '.join(_VALUE_CLASSES)}, not {value_class!r}")
+    options = PutOptions(
+        only_if_absent=only_if_absent,
+        checksum=checksum,
+        value_class=_VALUE_CLASSES.index(value_class),
+        ttl_ms=0 if ttl is None else milliseconds(ttl),
+        chain=chain,
+    )
+    if parent is not None:
+        key = key_bytes(parent)
+        options.parent, options.parent_length_bytes = key, len(key)
+    return options
+
+
+def _first(results: list[Any]) -> Any:
+    result = results[0]
+    if isinstance(result, errors.Error):
+        raise result
+    return result
+
+
+class Client:
+    """A connection to one Kvasir server (one socket per reactor of it).
+
+    ``address`` is ``"unix:///path"`` or ``"tcp://host:port"``. ``timeout`` is the default deadline
+    of a call, ``connect_timeout`` that of one attempt to connect, ``backoff`` the first and the
+    longest wait before the next attempt, ``lease`` how long a view may be read: all in seconds.
+    With ``shm`` values move through shared memory when server and client share a host, puts
+    through ``staging_bytes`` of it per connection.
+
+    Keys are bytes or str (UTF-8). Payloads are whatever has the buffer protocol in C order (bytes,
+    bytearray, memoryview, numpy arrays of any shape), contiguous CPU torch tensors, and lists of
+    those: one value gathered from, or scattered over, several pieces.
+
+    A client may be shared by threads: calls take turns, and the wait for the turn counts against
+    the deadline. For calls at the same time use one client per thread. The interpreter lock is
+    released while a call waits or moves data. A client does not survive a fork: in the child its
+    calls raise :class:`ForkedClient`.
+
+    Every call takes ``timeout`` in seconds (None: the client's default) and ends within it:
+    ``Timeout`` or ``Closed`` when the server is stopped, dead or gone. One-key calls raise what
+    went wrong. Batch calls raise only what is wrong with the arguments or with the client itself
+    (closed, forked, busy past the deadline, all before anything was sent); what happened to a key
+    is in its place in the returned list, an :class:`Error` (not raised) when it failed.
+    """
+
+    def __init__(
+        self,
+        address: str = "tcp://127.0.0.1:6379",
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        name: str | None = None,
+        timeout: float = 5.0,
+        connect_timeout: float = 1.0,
+        backoff: tuple[float, float] = (0.05, 2.0),
+        shm: bool = True,
+        staging_bytes: int = 32 << 20,
+        lease: float = 30.0,
+    ) -> None:
+        options = library.new_options()
+        options.address = address.encode()
+        options.user = None if user is None else user.encode()
+        options.password = None if password is None else password.encode()
+        options.name = None if name is None else name.encode()
+        options.timeout_ms = milliseconds(timeout)
+        options.connect_timeout_ms = milliseconds(connect_timeout)
+        options.backoff_min_ms, options.backoff_max_ms = map(milliseconds, backoff)
+        options.shm = shm
+        options.staging_bytes = staging_bytes
+        options.lease_ms = milliseconds(lease)
+        sentence = ctypes.create_string_buffer(512)
+        pointer = c_void_p()
+        status = library.connect(
+            ctypes.addressof(options), sentence, len(sentence), ctypes.byref(pointer)
+        )
+        if status != _OK:
+            raise errors.from_status(status, _text(sentence.value))
+        self.address = address
+        self._guess = _GUESS_BYTES
+        self._handle = Handle(pointer.value or 0, options.timeout_ms)
+        self._finalizer = weakref.finalize(self, self._handle.close)
+
+    def close(self) -> None:
+        """Releases views, cancels requests in flight, closes the sockets. Again does no harm."""
+        self._finalizer()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._handle.closed
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<kvasir.Client {self.address}{', closed' if self.closed else ''}>"
+
+    def _run(
+        self, function: Callable[..., int], items: Items, timeout: float | None, *extra: Any
+    ) -> None:
+        """One batch call of the library; gives the payload memory back afterwards."""
+        handle = self._handle
+        try:
+            timeout_ms = handle.enter(timeout)
+            try:
+                if function(handle.pointer, items.address, items.count, *extra, timeout_ms):
+                    items.sentence = handle.sentence()
+            finally:
+                handle.leave()
+        finally:
+            items.release()
+
+    # ---- put -------------------------------------------------------------------------------
+
+    def put(
+        self,
+        key: Key,
+        data: Any,
+        *,
+        only_if_absent: bool = False,
+        ttl: float | None = None,
+        checksum: bool = False,
+        value_class: ValueClass = "full",
+        parent: Key | None = None,
+        timeout: float | None = None,
+    ) -> bool:
+        """Stores a value. True: stored; False: the key existed and ``only_if_absent`` was given.
+
+        ``ttl`` in seconds (None: never expires); ``checksum`` sends XXH3-64 of the data, which
+        the server verifies and keeps; ``parent`` is the key of the block before this one.
+        Raises NoMemory, TooLarge, Corrupt, Denied, Timeout, Closed; TypeError or ValueError for
+        data that gives no contiguous host memory.
+        """
+        return bool(
+            _first(
+                self.put_batch(
+                    (key,),
+                    (data,),
+                    only_if_absent=only_if_absent,
+                    ttl=ttl,
+                    checksum=checksum,
+                    value_class=value_class,
+                    parent=parent,
+                    timeout=timeout,
+                )
+            )
+        )
+
+    def put_batch(
+        self,
+        keys: Sequence[Key],
+        data: Sequence[Any],
+        *,
+        only_if_absent: bool = False,
+        ttl: float | None = None,
+        checksum: bool = False,
+        value_class: ValueClass = "full",
+        parent: Key | None = None,
+        chain: bool = False,
+        timeout: float | None = None,
+    ) -> list[bool | errors.Error]:
+        """Stores ``data[i]`` under ``keys[i]``; options as for :meth:`put`, for every value.
+
+        With ``chain`` each key is the parent of the next one, and ``parent`` that of the first.
+        Returns per key True (stored), False (existed) or the error.
+        """
+        options = _put_options(only_if_absent, ttl, checksum, value_class, parent, chain)
+        items = Items(keys, data)
+        if items.count == 0:
+            return []
+        self._run(library.put_batch, items, timeout, options)
+        return _read_puts(items)
+
+    # ---- get -------------------------------------------------------------------------------
+
+    def get(self, key: Key, *, timeout: float | None = None) -> bytes | None:
+        """The value as bytes, None when it is absent.
+
+        Raises Corrupt, Denied, Timeout, Closed. The length is guessed from the last value; a
+        longer one costs a second round trip. Where the length is known use :meth:`get_into`.
+        """
+        plain = key_bytes(key)
+        end = None if timeout is None else time.monotonic() + timeout
+        words = array("Q", bytes(8 * ITEM_WORDS))
+        address = words.buffer_info()[0]
+        words[0], words[1] = bytes_address(plain), len(plain)
+        capacity = self._guess
+        sentence = ""
+        handle = self._handle
+        while True:
+            data = new_bytes(capacity)
+            words[4], words[5] = bytes_address(data), capacity
+            timeout_ms = handle.enter(timeout)
+            try:
+                if _get_batch(handle.pointer, address, 1, timeout_ms):
+                    sentence = handle.sentence()
+            finally:
+                handle.leave()
+            status = status_of(words[ITEM_STATUS])
+            length = words[ITEM_LENGTH]
+            if status == _NOT_FOUND:
+                return None
+            if status != _TOO_SMALL:
+                break
+            if length <= capacity:
+                raise _item_error(words[ITEM_STATUS], length, plain, sentence)
+            capacity = length
+            timeout = None if end is None else max(0.001, end - time.monotonic())
+        if status != _OK:
+            raise _item_error(words[ITEM_STATUS], length, plain, sentence)
+        self._guess = max(length, _GUESS_BYTES)
+        return data if length == capacity else data[:length]
+
+    def get_into(self, key: Key, buffer: Any, *, timeout: float | None = None) -> int | None:
+        """Writes the value to the start of ``buffer`` and returns its length in bytes, None when
+        it is absent (the buffer is then untouched).
+
+        Raises TooSmall (its ``length_bytes`` says what it takes), Corrupt, Denied, Timeout,
+        Closed: the buffer's contents are undefined then. TypeError for read-only or GPU memory,
+        ValueError for memory that is not contiguous.
+        """
+        items = Items((key,), (buffer,), True)
+        self._run(_get_batch, items, timeout)
+        length: int | None = _first(_read_lengths(items))
+        return length
+
+    def get_into_batch(
+        self, keys: Sequence[Key], buffers: Sequence[Any], *, timeout: float | None = None
+    ) -> list[int | errors.Error | None]:
+        """Fills ``buffers[i]`` with the value of ``keys[i]``. Returns per key the length in bytes,
+        None (absent) or the error (as :meth:`get_into` would raise it)."""
+        items = Items(keys, buffers, True)
+        if items.count == 0:
+            return []
+        self._run(_get_batch, items, timeout)
+        return _read_lengths(items)
+
+    def get_view(self, key: Key, *, timeout: float | None = None) -> View | None:
+        """A read-only look at the value where it lies, without a copy; None when it is absent.
+
+        Needs the shared-memory path: raises Unsupported on others. Also Denied, Timeout, Closed,
+        Busy. Release the view when done (``with client.get_view(key) as view``): its lease keeps
+        the memory from being reused.
+        """
+        view: View | None = _first(self.get_view_batch((key,), timeout=timeout))
+        return view
+
+    def get_view_batch(
+        self, keys: Sequence[Key], *, timeout: float | None = None
+    ) -> list[View | errors.Error | None]:
+        """Views of all keys. Returns per key a View, None (absent) or the error."""
+        items = Items(keys)
+        if items.count == 0:
+            return []
+        pointers = array("Q", bytes(8 * items.count))
+        handle = self._handle
+        timeout_ms = handle.enter(timeout)
+        try:
+            if library.get_view_batch(
+                handle.pointer,
+                items.address,
+                items.count,
+                pointers.buffer_info()[0],
+                timeout_ms,
+            ):
+                items.sentence = handle.sentence()
+            results = _read(items, int, None)
+            for index, pointer in enumerate(pointers):
+                if pointer and isinstance(results[index], int):
+                    results[index] = View(self, handle, pointer)
+        finally:
+            handle.leave()
+        return results
+
+    # ---- what is there ---------------------------------------------------------------------
+
+    def exists(self, key: Key, *, timeout: float | None = None) -> bool:
+        """Whether the key is stored. Raises Denied, Timeout, Closed."""
+        plain = key if type(key) is bytes else key_bytes(key)
+        handle = self._handle
+        timeout_ms = handle.enter(timeout)
+        try:
+            status = _exists(handle.pointer, plain, len(plain), timeout_ms)
+            if status not in _PRESENCE:
+                raise handle.failure(status)
+        finally:
+            handle.leave()
+        return bool(status == _OK)
+
+    def exists_batch(
+        self, keys: Sequence[Key], *, timeout: float | None = None
+    ) -> list[bool | errors.Error]:
+        """Returns per key True, False or the error."""
+        items = Items(keys)
+        if items.count == 0:
+            return []
+        self._run(library.exists_batch, items, timeout)
+        return _read_presence(items)
+
+    def match(self, keys: Sequence[Key], pin: float = 0.0, *, timeout: float | None = None) -> int:
+        """How many leading keys of a chain are stored, in one round trip. ``pin`` keeps what was
+        found from eviction for that many seconds. Raises Denied, Timeout, Closed."""
+        items = Items(keys)
+        if items.count == 0:
+            return 0
+        matched = c_size_t()
+        pin_ms = milliseconds(pin) if pin else 0
+        handle = self._handle
+        timeout_ms = handle.enter(timeout)
+        try:
+            status = library.match(
+                handle.pointer,
+                items.address,
+                items.count,
+                pin_ms,
+                ctypes.byref(matched),
+                timeout_ms,
+            )
+            if status != _OK:
+                raise handle.failure(status)
+        finally:
+            handle.leave()
+        return matched.value
+
+    def delete(self, key: Key, *, timeout: float | None = None) -> bool:
+        """Removes a value. True: it was there. Raises Denied, Timeout, Closed."""
+        plain = key_bytes(key)
+        handle = self._handle
+        timeout_ms = handle.enter(timeout)
+        try:
+            status = library.delete(handle.pointer, plain, len(plain), timeout_ms)
+            if status not in _PRESENCE:
+                raise handle.failure(status)
+        finally:
+            handle.leave()
+        return bool(status == _OK)
+
+    def delete_batch(
+        self, keys: Sequence[Key], *, timeout: float | None = None
+    ) -> list[bool | errors.Error]:
+        """Returns per key True (was there), False or the error."""
+        items = Items(keys)
+        if items.count == 0:
+            return []
+        self._run(library.delete_batch, items, timeout)
+        return _read_presence(items)
+
+    def stat(self, key: Key, *, timeout: float | None = None) -> Stat | None:
+        """What the server knows of a value, None when it is absent. Raises Denied, Timeout,
+        Closed."""
+        plain = key_bytes(key)
+        record = StatRecord()
+        handle = self._handle
+        timeout_ms = handle.enter(timeout)
+        try:
+            status = library.stat(
+                handle.pointer, plain, len(plain), ctypes.byref(record), timeout_ms
+            )
+            if status not in _PRESENCE:
+                raise handle.failure(status)
+        finally:
+            handle.leave()
+        return _stat_of(record) if status == _OK else None
+
+    def stat_batch(
+        self, keys: Sequence[Key], *, timeout: float | None = None
+    ) -> list[Stat | errors.Error | None]:
+        """Returns per key its :class:`Stat`, None (absent) or the error."""
+        items = Items(keys)
+        if items.count == 0:
+            return []
+        records = (StatRecord * items.count)()
+        self._run(library.stat_batch, items, timeout, ctypes.addressof(records))
+        results = _read(items, int, None)
+        return [
+            _stat_of(record) if isinstance(result, int) else result
+            for record, result in zip(records, results)
+        ]
+
+    # ---- submit ----------------------------------------------------------------------------
+
+    def submit_get_into(
+        self, keys: Sequence[Key], buffers: Sequence[Any], *, timeout: float | None = None
+    ) -> Request:
+        """Starts :meth:`get_into_batch` and returns at once; ``timeout`` is the request's
+        deadline. Raises Busy when the client's bound on requests in flight is not left in time."""
+        return self._submit(
+            CALL_GET, Items(keys, buffers, True), _read_lengths, SubmitOptions(), timeout
+        )
+
+    def submit_put(
+        self,
+        keys: Sequence[Key],
+        data: Sequence[Any],
+        *,
+        only_if_absent: bool = False,
+        ttl: float | None = None,
+        checksum: bool = False,
+        value_class: ValueClass = "full",
+        parent: Key | None = None,
+        chain: bool = False,
+        timeout: float | None = None,
+    ) -> Request:
+        """Starts :meth:`put_batch` and returns at once; the data must not change until the request
+        is done. Raises Busy as :meth:`submit_get_into` does."""
+        put = _put_options(only_if_absent, ttl, checksum, value_class, parent, chain)
+        options = SubmitOptions()
+        if put is not None:
+            options.put = ctypes.pointer(put)
+        return self._submit(CALL_PUT, Items(keys, data), _read_puts, options, timeout)
+
+    def _submit(
+        self,
+        call: int,
+        items: Items,
+        read: Callable[[Items], list[Any]],
+        options: SubmitOptions,
+        timeout: float | None,
+    ) -> Request:
+        handle = self._handle
+        flight = Flight(handle, items, read)
+        if items.count == 0:
+            flight.done = True
+            return Request(self, flight)
+        allowed = handle.timeout_ms / 1000 if timeout is None else timeout
+        end = time.monotonic() + allowed
+        while True:
+            timeout_ms = handle.enter(timeout)
+            try:
+                options.timeout_ms = timeout_ms
+                status = flight.submit_locked(call, options)
+                if status == Status.PENDING:
+                    return Request(self, flight)
+                if status != Status.AGAIN:
+                    raise handle.failure(status)
+                if time.monotonic() >= end:
+                    raise errors.Busy("too many requests are in flight on this client")
+                poll_locked(handle, 10)
+            finally:
+                handle.leave()
+
+    # ---- facts -----------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The path that served the last call that moved a payload: ``"shm"``, ``"unix"``,
+        ``"tcp"``, or ``"none"`` before the first."""
+        handle = self._handle
+        handle.enter(None)
+        try:
+            number: int = library.path(handle.pointer)
+        finally:
+            handle.leave()
+        return PATH_NAMES[number] if 0 <= number < len(PATH_NAMES) else f"path {number}"
+
+    def counters(self) -> dict[str, int]:
+        """Counts since connecting: ``calls``, ``round_trips``, ``get_hits``, ``shm_bytes`` and so
+        on, as in ``struct kvasir_counters``."""
+        record = CountersRecord()
+        handle = self._handle
+        handle.enter(None)
+        try:
+            library.counters(handle.pointer, ctypes.byref(record))
+        finally:
+            handle.leave()
+        return {name: getattr(record, name) for name in COUNTER_NAMES}
+
+    def server_info(self) -> ServerInfo:
+        """What the server said of itself on connecting; asks nothing over the wire."""
+        record = ServerInfoRecord()
+        handle = self._handle
+        handle.enter(None)
+        try:
+            library.server_info(handle.pointer, ctypes.byref(record))
+        finally:
+            handle.leave()
+        return ServerInfo(
+            version=_text(record.version),
+            node_id=_text(record.node_id),
+            reactor_count=record.reactor_count,
+            value_bytes_max=record.value_bytes_max,
+            key_bytes_max=record.key_bytes_max,
+            shm=record.shm,
+        )
