@@ -44,7 +44,8 @@ WARN_gcc := -Wcast-align=strict -Wformat-signedness -Wformat-overflow=2 -Wformat
 	-Warray-bounds=2 -Wtrampolines
 WARN_clang := -Wcomma -Wunreachable-code -Wassign-enum -Wconditional-uninitialized \
 	-Wmissing-variable-declarations
-WERROR := $(if $(filter 1,$(DEV)),-Werror)
+# Sanitizers confuse the compilers' flow analysis: no errors from warnings there.
+WERROR := $(if $(SANITIZE),,$(if $(filter 1,$(DEV)),-Werror))
 HARDEN := -fno-common -fno-strict-aliasing -fvisibility=hidden -fstack-protector-strong \
 	-fno-omit-frame-pointer
 
@@ -141,18 +142,19 @@ $(BUILD)/test-obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(TEST_CFLAGS) -MMD -MP -c $< -o $@
 
-# Archives are made anew, so that an object whose source went away goes too.
+# Archives are made anew, so that an object whose source went away goes too; q takes two objects of
+# the same file name, r would keep one.
 $(BUILD)/server.a: $(SERVER_OBJECTS)
 	@rm -f $@
-	$(call say,AR,$@)$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) qcs $@ $^
 
 $(BUILD)/shared.a: $(SHARED_OBJECTS)
 	@rm -f $@
-	$(call say,AR,$@)$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) qcs $@ $^
 
 $(BUILD)/test.a: $(TEST_OBJECTS)
 	@rm -f $@
-	$(call say,AR,$@)$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) qcs $@ $^
 
 $(BUILD)/kvasir-server: $(BUILD)/obj/src/server/main.o $(BUILD)/server.a
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -o $@
@@ -173,7 +175,7 @@ $(BUILD)/libkvasir.a: $(CLIENT_OBJECTS) $(BUILD)/shared.a
 	@rm -f $@
 	$(call say,LINK,$@)$(LD) -r -u kvasir_status_name $^ -o $(BUILD)/libkvasir.o
 	@objcopy --localize-hidden $(BUILD)/libkvasir.o
-	$(call say,AR,$@)$(AR) rcs $@ $(BUILD)/libkvasir.o
+	$(call say,AR,$@)$(AR) qcs $@ $(BUILD)/libkvasir.o
 
 $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 	@mkdir -p $(@D)
@@ -217,7 +219,7 @@ test-python: all ## Run the tests of the Python package.
 	$(RUN_TESTS) python
 
 test-sanitize: ## Run tests under ASan+UBSan, the multi-core ones under TSan.
-	KVASIR_MAKE="$(MAKE)" KVASIR_SANITIZE_BUILD="$(BUILD)-sanitize" utils/run_sanitize.sh
+	+CC="$(CC)" utils/run_sanitize.sh $(BUILD)-sanitize
 
 test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
 	$(RUN_TESTS) vllm
@@ -235,7 +237,7 @@ $(BUILD)/fuzz-obj/%.o: %.c
 
 $(BUILD)/fuzz.a: $(FUZZ_OBJECTS)
 	@rm -f $@
-	$(call say,AR,$@)$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) qcs $@ $^
 
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz-obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a
 	@mkdir -p $(@D)
@@ -243,7 +245,7 @@ $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz-obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a
 
 # ---- checks ----------------------------------------------------------------------------------
 
-.PHONY: check check-deep check-symbols
+.PHONY: check check-deep check-symbols format
 check: check-symbols ## Check form: format, layers, headers, symbols, sizes, spelling, scripts.
 	utils/check.sh
 
@@ -251,6 +253,9 @@ check: check-symbols ## Check form: format, layers, headers, symbols, sizes, spe
 check-symbols: $(SERVER_OBJECTS) $(CLIENT_OBJECTS) $(SHARED_OBJECTS) $(LIBRARIES)
 	utils/check_symbols.py $(SERVER_OBJECTS) $(CLIENT_OBJECTS) \
 		$(if $(CLIENT_SOURCES),--library $(BUILD)/$(SONAME))
+
+format: ## Give every C file the form that check asks for.
+	git ls-files '*.c' '*.h' | grep -v /corpus/ | xargs clang-format -i
 
 check-deep: ## Check more slowly: clang-tidy and cppcheck.
 	utils/check_deep.sh $(CSTD) -Isrc -Isrc/include $(PACKAGE_CFLAGS) -DKVASIR_VERSION='"$(VERSION)"'

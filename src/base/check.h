@@ -9,21 +9,21 @@
 
 ATTR_NORETURN ATTR_COLD void check_failed(const char *condition, const char *file, int line);
 
-#define check(condition)                                                                           \
-    do {                                                                                           \
-        if (UNLIKELY(!(condition))) {                                                              \
-            check_failed(#condition, __FILE__, __LINE__);                                          \
-        }                                                                                          \
+#define check(condition)                                  \
+    do {                                                  \
+        if (UNLIKELY(!(condition))) {                     \
+            check_failed(#condition, __FILE__, __LINE__); \
+        }                                                 \
     } while (0)
 
 #ifdef KVASIR_DEBUG
 #define check_slow(condition) check(condition)
 #else
-#define check_slow(condition)                                                                      \
-    do {                                                                                           \
-        if (0) {                                                                                   \
-            check(condition);                                                                      \
-        }                                                                                          \
+#define check_slow(condition) \
+    do {                      \
+        if (0) {              \
+            check(condition); \
+        }                     \
     } while (0)
 #endif
 

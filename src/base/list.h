@@ -68,10 +68,10 @@ static inline void list_splice_back(struct list *to, struct list *from)
 
 #define list_entry(member, type, field) ((type *)(void *)((char *)(member)-offsetof(type, field)))
 
-#define list_foreach(cursor, head)                                                                 \
+#define list_foreach(cursor, head) \
     for (struct list *cursor = (head)->next; cursor != (head); cursor = cursor->next)
 
 /* The body may remove cursor (and nothing else). */
-#define list_foreach_safe(cursor, after, head)                                                     \
-    for (struct list *cursor = (head)->next, *after = cursor->next; cursor != (head);              \
+#define list_foreach_safe(cursor, after, head)                                        \
+    for (struct list *cursor = (head)->next, *after = cursor->next; cursor != (head); \
          cursor = after, after = cursor->next)

@@ -11,7 +11,12 @@
 
 #include <stdbool.h>
 
-enum log_level { LOG_ERROR = 0, LOG_WARN = 1, LOG_INFO = 2, LOG_DEBUG = 3 };
+enum log_level {
+    LOG_ERROR = 0,
+    LOG_WARN = 1,
+    LOG_INFO = 2,
+    LOG_DEBUG = 3
+};
 
 /* path NULL or "": stderr. False: the file cannot be opened (errno is set); logging goes on to
  * where it went before. */
@@ -26,13 +31,13 @@ void log_line(enum log_level level, const char *format, ...) ATTR_PRINTF(2, 3);
 void log_set_thread_name(const char *name);
 
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
-#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
-#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
-#define log_debug(...)                                                                             \
-    do {                                                                                           \
-        if (log_enabled(LOG_DEBUG)) {                                                              \
-            log_line(LOG_DEBUG, __VA_ARGS__);                                                      \
-        }                                                                                          \
+#define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
+#define log_debug(...)                        \
+    do {                                      \
+        if (log_enabled(LOG_DEBUG)) {         \
+            log_line(LOG_DEBUG, __VA_ARGS__); \
+        }                                     \
     } while (0)
 
 /* For lines a peer can provoke: at most ten a second for each limit object; what was dropped is
