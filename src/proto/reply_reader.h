@@ -15,6 +15,8 @@
 
 #define REPLY_BULK_BYTES_MIN 4096U
 #define REPLY_DEPTH_MAX      8
+/* Verbatim strings and blob errors are given whole, so they have a limit of their own. */
+#define REPLY_TEXT_BYTES_MAX (16U << 20)
 
 enum reply_token_kind {
     REPLY_SIMPLE,      /* text */
@@ -56,9 +58,11 @@ struct reply_reader {
 
 void reply_reader_init(struct reply_reader *reader);
 
-/* Looks at data[0..length) for the next token. REPLY_TOKEN: *token_p is set and *consumed_p bytes
- * are to be dropped from the front before the next call. REPLY_MORE: nothing is consumed.
- * REPLY_BROKEN: not the protocol, nested deeper than REPLY_DEPTH_MAX, or a line over 64 KiB. */
+/* Looks at data[0..length), whose first byte is the first of the next token. REPLY_TOKEN: *token_p
+ * is set and *consumed_p bytes are to be dropped from the front before the next call. REPLY_MORE:
+ * nothing is consumed, and the same bytes with more behind them are to be given again. REPLY_BROKEN,
+ * then for ever: not the protocol, nested deeper than REPLY_DEPTH_MAX, a line over 64 KiB, an
+ * aggregate of more than 2^32 - 1 elements, attributes or streamed types. */
 enum reply_result reply_reader_advance(struct reply_reader *reader, const uint8_t *data,
                                        size_t length_bytes, struct reply_token *token_p,
                                        size_t *consumed_p);
