@@ -251,7 +251,7 @@ check: check-symbols ## Check form: format, layers, headers, symbols, sizes, spe
 
 # Objects only: a tree that does not link yet can be checked.
 check-symbols: $(SERVER_OBJECTS) $(CLIENT_OBJECTS) $(SHARED_OBJECTS) $(LIBRARIES)
-	utils/check_symbols.py $(SERVER_OBJECTS) $(CLIENT_OBJECTS) \
+	@utils/check_symbols.py $(SERVER_OBJECTS) $(CLIENT_OBJECTS) \
 		$(if $(CLIENT_SOURCES),--library $(BUILD)/$(SONAME))
 
 format: ## Give every C file the form that check asks for.

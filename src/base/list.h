@@ -68,6 +68,8 @@ static inline void list_splice_back(struct list *to, struct list *from)
 
 #define list_entry(member, type, field) ((type *)(void *)((char *)(member)-offsetof(type, field)))
 
+/* Names that a macro declares cannot stand in parentheses. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
 #define list_foreach(cursor, head) \
     for (struct list *cursor = (head)->next; cursor != (head); cursor = cursor->next)
 
@@ -75,3 +77,4 @@ static inline void list_splice_back(struct list *to, struct list *from)
 #define list_foreach_safe(cursor, after, head)                                        \
     for (struct list *cursor = (head)->next, *after = cursor->next; cursor != (head); \
          cursor = after, after = cursor->next)
+/* NOLINTEND(bugprone-macro-parentheses) */

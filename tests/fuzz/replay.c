@@ -14,6 +14,7 @@
 #define INPUT_BYTES_MAX (16L << 20)
 #define PATH_BYTES_MAX  1024
 
+/* NOLINTNEXTLINE(readability-identifier-naming): the name that libFuzzer calls. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length_bytes);
 
 static int replay_file(const char *path)
