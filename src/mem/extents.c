@@ -130,18 +130,21 @@ bool extents_take(struct extents *extents, uint32_t length, uint32_t *granule_p)
     return true;
 }
 
-uint32_t extents_take_longest(struct extents *extents, uint32_t length, uint32_t *granule_p)
+bool extents_take_part(struct extents *extents, uint32_t length, uint32_t length_min,
+                       uint32_t *granule_p)
 {
-    uint32_t have = extents_find_longest(extents);
+    uint32_t have = extents_find_length(extents, length);
     if (have == 0) {
-        return 0;
+        have = extents_find_longest(extents);
+    }
+    if (have == 0 || have < length_min) {
+        return false;
     }
     uint32_t granule = extents->bins[have];
-    uint32_t want = have < length ? have : length;
     extents_bin_remove(extents, granule);
-    extents_carve(extents, granule, have, want);
+    extents_carve(extents, granule, have, have < length ? have : length);
     *granule_p = granule;
-    return want;
+    return true;
 }
 
 void extents_give(struct extents *extents, uint32_t granule)

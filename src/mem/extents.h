@@ -26,9 +26,10 @@ void extents_init(struct extents *extents, struct pages *pages);
  * page. False: neither has room. *granule_p is pool-wide; the piece is marked TAKEN. */
 ATTR_MUST_USE bool extents_take(struct extents *extents, uint32_t length, uint32_t *granule_p);
 
-/* The longest free piece at hand, cut to at most length granules. Returns its length; 0: there is
- * no free space in the pages held. */
-uint32_t extents_take_longest(struct extents *extents, uint32_t length, uint32_t *granule_p);
+/* From the free space at hand only: length granules when some piece is that long, else the longest
+ * piece if it has length_min granules. False: there is none. The length is in the piece's record. */
+ATTR_MUST_USE bool extents_take_part(struct extents *extents, uint32_t length, uint32_t length_min,
+                                     uint32_t *granule_p);
 
 /* granule is the first of the piece. */
 void extents_give(struct extents *extents, uint32_t granule);

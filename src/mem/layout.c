@@ -7,9 +7,13 @@
 #define LAYOUT_SINGLE_GRANULES 4U
 /* A value is cut once more when rounding would waste more than this part of it. Each piece costs an
  * iovec in every send and receive, so it is not cut for less. */
-#define LAYOUT_WASTE_DIVISOR 32U
+#define LAYOUT_WASTE_DIVISOR 64U
 /* A tail this near to a page takes the page: what would be left serves few and keeps the page. */
 #define LAYOUT_PAGE_DIVISOR 64U
+
+/* A part of a tail that is cut while there still are free pages is at least this long (32 KiB):
+ * shorter pieces cost more in sends than they save in memory. */
+#define LAYOUT_PART_GRANULES 8U
 
 static const struct layout layout_empty = {
     .first_page = PAGES_NONE,
@@ -21,6 +25,11 @@ struct layout_plan {
     size_t granule_bytes;
     size_t short_bytes;
 };
+
+static size_t layout_run_bytes(const struct pages *pages, struct run run)
+{
+    return (size_t)run.length_units << pages->unit_shift;
+}
 
 static void layout_give_pages(struct pages *pages, struct layout *layout)
 {
@@ -57,30 +66,43 @@ static void layout_give_runs(struct runs *runs, struct layout *layout)
     }
 }
 
-/* Whole granules in at most run_max runs from runs[0] on; in one when there is room for one. */
+/* True when runs of this length would leave much of each page unused. */
+static bool layout_packs_badly(const struct pages *pages, size_t length_bytes)
+{
+    return pages->page_bytes % length_bytes * LAYOUT_PAGE_DIVISOR > pages->page_bytes;
+}
+
+/* The next run of a tail that may have run_max more: all that is left of it, or a part. */
+static bool layout_take_next(struct runs *runs, size_t left_bytes, uint32_t run_max,
+                             struct run *run_p)
+{
+    const struct pages *pages = runs_pages(runs);
+    size_t granule_bytes = (size_t)pages->unit_bytes * PAGES_GRANULE_UNITS;
+
+    /* Lengths that pack badly go on from page to page, as a text goes on from line to line, and so
+     * leave nothing. */
+    if (run_max > 1 && layout_packs_badly(pages, left_bytes) &&
+        runs_take_part(runs, left_bytes, LAYOUT_PART_GRANULES * granule_bytes, run_p) ==
+            KVASIR_OK) {
+        return true;
+    }
+    return runs_take(runs, left_bytes, run_p) == KVASIR_OK ||
+           (run_max > 1 && runs_take_part(runs, left_bytes, granule_bytes, run_p) == KVASIR_OK);
+}
+
+/* Whole granules in at most run_max runs from runs[0] on. */
 static bool layout_take_granules(struct runs *runs, size_t granule_bytes, uint32_t run_max,
                                  struct layout *layout)
 {
-    size_t unit_bytes = pages_unit_bytes(runs_pages(runs));
     size_t left_bytes = granule_bytes;
-
-    for (uint32_t index = 0; index < run_max; index++) {
-        struct run *run = &layout->runs[index];
-        if (runs_take(runs, left_bytes, run) == KVASIR_OK) {
-            return true;
+    for (uint32_t index = 0; index < run_max && left_bytes > 0; index++) {
+        if (!layout_take_next(runs, left_bytes, run_max - index, &layout->runs[index])) {
+            layout_give_runs(runs, layout);
+            return false;
         }
-        if (index + 1 == run_max || runs_take_part(runs, left_bytes, run) != KVASIR_OK) {
-            break;
-        }
-        /* A part is shorter than what is left: otherwise it would have been found whole. Under fault
-         * points it may not be, and is then all there is to take. */
-        left_bytes -= (size_t)run->length_units * unit_bytes;
-        if (left_bytes == 0) {
-            return true;
-        }
+        left_bytes -= layout_run_bytes(runs_pages(runs), layout->runs[index]);
     }
-    layout_give_runs(runs, layout);
-    return false;
+    return true;
 }
 
 /* The run after the last one that is taken; there is one. */
@@ -168,11 +190,6 @@ void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p
     (void)length_bytes;
     layout_give_runs(runs, layout_p);
     layout_give_pages(runs_pages(runs), layout_p);
-}
-
-static size_t layout_run_bytes(const struct pages *pages, struct run run)
-{
-    return (size_t)run.length_units << pages->unit_shift;
 }
 
 void layout_cursor_init(struct layout_cursor *cursor, const struct pages *pages,

@@ -335,13 +335,16 @@ enum kvasir_status runs_take(struct runs *runs, size_t length_bytes, struct run 
     return KVASIR_OK;
 }
 
-enum kvasir_status runs_take_part(struct runs *runs, size_t length_bytes, struct run *run_p)
+enum kvasir_status runs_take_part(struct runs *runs, size_t length_bytes, size_t min_bytes,
+                                  struct run *run_p)
 {
     uint32_t granule = PAGES_NONE;
     uint32_t units = runs_units(runs, length_bytes);
-    check(units % PAGES_GRANULE_UNITS == 0);
+    uint32_t min_units = runs_units(runs, min_bytes);
+    check(units % PAGES_GRANULE_UNITS == 0 && min_units % PAGES_GRANULE_UNITS == 0);
     if (fault_hit("runs_take_part") ||
-        extents_take_longest(&runs->extents, units / PAGES_GRANULE_UNITS, &granule) == 0) {
+        !extents_take_part(&runs->extents, units / PAGES_GRANULE_UNITS,
+                           min_units / PAGES_GRANULE_UNITS, &granule)) {
         return KVASIR_NO_MEMORY;
     }
     *run_p = runs_of_granules(runs, granule);

@@ -34,11 +34,11 @@ void runs_destroy(struct runs **runs_p);
  * length_bytes is 1 … page size. */
 ATTR_MUST_USE enum kvasir_status runs_take(struct runs *runs, size_t length_bytes,
                                            struct run *run_p);
-/* The longest free run of whole granules in the pages held, at most length_bytes (a multiple of the
- * granule): for a caller that can live with several parts once runs_take has failed. KVASIR_OK, or
- * KVASIR_NO_MEMORY when nothing at all is free. */
+/* From the pages held only: a run of length_bytes when some free piece is that long, else the longest
+ * piece there is if it has min_bytes (both multiples of the granule). For a caller that can live with
+ * several parts. KVASIR_OK, or KVASIR_NO_MEMORY when there is no such piece. */
 ATTR_MUST_USE enum kvasir_status runs_take_part(struct runs *runs, size_t length_bytes,
-                                                struct run *run_p);
+                                                size_t min_bytes, struct run *run_p);
 /* Sets run_p->page to PAGES_NONE. */
 void runs_give(struct runs *runs, struct run *run_p);
 
