@@ -1,0 +1,201 @@
+#include "client/greeting.h"
+
+enum field {
+    FIELD_OTHER,
+    FIELD_SERVER,
+    FIELD_VERSION,
+    FIELD_NODE,
+    FIELD_REACTORS,
+    FIELD_REACTOR,
+    FIELD_PORTS,
+    FIELD_SOCKETS,
+    FIELD_KEY_MAX,
+    FIELD_VALUE_MAX,
+    FIELD_LEASE_MAX,
+    FIELD_TRANSPORTS,
+    FIELD_NAME,
+    FIELD_SOCKET,
+    FIELD_REGION,
+    FIELD_STAGING,
+    FIELD_PAGE,
+};
+
+static const struct {
+    const char *name;
+    enum field field;
+} field_names[] = {
+    {"server", FIELD_SERVER},
+    {"version", FIELD_VERSION},
+    {"node", FIELD_NODE},
+    {"reactors", FIELD_REACTORS},
+    {"reactor", FIELD_REACTOR},
+    {"reactor_ports", FIELD_PORTS},
+    {"reactor_sockets", FIELD_SOCKETS},
+    {"key_bytes_max", FIELD_KEY_MAX},
+    {"value_bytes_max", FIELD_VALUE_MAX},
+    {"lease_ms_max", FIELD_LEASE_MAX},
+    {"transports", FIELD_TRANSPORTS},
+    {"name", FIELD_NAME},
+    {"socket", FIELD_SOCKET},
+    {"region_bytes", FIELD_REGION},
+    {"staging_bytes", FIELD_STAGING},
+    {"page_bytes", FIELD_PAGE},
+};
+
+static enum field field_of(struct slice name)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(field_names); i++) {
+        if (slice_equal(name, slice_of_text(field_names[i].name))) {
+            return field_names[i].field;
+        }
+    }
+    return FIELD_OTHER;
+}
+
+static bool is_text(const struct reply_token *token)
+{
+    return token->kind == REPLY_BULK || token->kind == REPLY_SIMPLE;
+}
+
+/* Text that does not fit is cut short: only the node's id is compared, always with the same cut. */
+static void set_text(char *to, size_t capacity, const struct reply_token *token)
+{
+    if (is_text(token)) {
+        size_t length =
+            token->text.length_bytes < capacity - 1 ? token->text.length_bytes : capacity - 1;
+        memcpy(to, token->text.data, length);
+        to[length] = '\0';
+    }
+}
+
+static uint64_t number_of(const struct reply_token *token, uint64_t max)
+{
+    if (token->kind != REPLY_INTEGER || token->number < 0) {
+        return 0;
+    }
+    return (uint64_t)token->number < max ? (uint64_t)token->number : max;
+}
+
+void greeting_begin(struct greeting_reader *reader)
+{
+    memset(reader, 0, sizeof *reader);
+}
+
+static void take_scalar(enum field field, const struct reply_token *token,
+                        struct greeting *greeting)
+{
+    if (field == FIELD_SERVER) {
+        set_text(greeting->server, sizeof greeting->server, token);
+    } else if (field == FIELD_VERSION) {
+        set_text(greeting->version, sizeof greeting->version, token);
+    } else if (field == FIELD_NODE) {
+        set_text(greeting->node_id, sizeof greeting->node_id, token);
+    } else if (field == FIELD_REACTORS) {
+        greeting->reactor_count = (uint32_t)number_of(token, UINT16_MAX);
+    } else if (field == FIELD_REACTOR) {
+        greeting->reactor = (uint32_t)number_of(token, UINT16_MAX);
+    } else if (field == FIELD_KEY_MAX) {
+        greeting->key_bytes_max = (uint32_t)number_of(token, UINT32_MAX);
+    } else if (field == FIELD_VALUE_MAX) {
+        greeting->value_bytes_max = number_of(token, INT64_MAX);
+    } else if (field == FIELD_LEASE_MAX) {
+        greeting->lease_ms_max = (uint32_t)number_of(token, UINT32_MAX);
+    }
+}
+
+static void take_element(struct greeting_reader *reader, const struct reply_token *token,
+                         struct greeting *greeting)
+{
+    if (reader->field == FIELD_PORTS && greeting->port_count < GREETING_REACTORS_MAX) {
+        greeting->ports[greeting->port_count] = (uint16_t)number_of(token, UINT16_MAX);
+        greeting->port_count++;
+    } else if (reader->field == FIELD_SOCKETS && greeting->socket_count < GREETING_REACTORS_MAX) {
+        set_text(greeting->sockets[greeting->socket_count], GREETING_PATH_BYTES_MAX, token);
+        greeting->socket_count++;
+    } else if (reader->field == FIELD_TRANSPORTS) {
+        reader->inner_value_next = false;
+        reader->transport_shm = false;
+        reader->transport_socket[0] = '\0';
+    }
+}
+
+/* "name" and "socket" come in any order. */
+static void take_transport(struct greeting_reader *reader, const struct reply_token *token,
+                           struct greeting *greeting)
+{
+    if (!reader->inner_value_next) {
+        reader->inner_field = is_text(token) ? (int)field_of(token->text) : FIELD_OTHER;
+        reader->inner_value_next = true;
+        return;
+    }
+    reader->inner_value_next = false;
+    if (reader->inner_field == FIELD_NAME && is_text(token)) {
+        reader->transport_shm = slice_equal(token->text, slice_of_text("shm"));
+    } else if (reader->inner_field == FIELD_SOCKET) {
+        set_text(reader->transport_socket, sizeof reader->transport_socket, token);
+    }
+    if (reader->transport_shm) {
+        greeting->shm = true;
+        memcpy(greeting->shm_socket, reader->transport_socket, sizeof greeting->shm_socket);
+    }
+}
+
+/* The map's own token, and the alternation of keys and values below it. True: token is the value of
+ * reader->field. */
+static bool is_value(struct greeting_reader *reader, const struct reply_token *token)
+{
+    if (!reader->value_next) {
+        reader->field = is_text(token) ? (int)field_of(token->text) : FIELD_OTHER;
+        reader->value_next = true;
+        return false;
+    }
+    reader->value_next = false;
+    return true;
+}
+
+enum kvasir_status greeting_token(struct greeting_reader *reader, const struct reply_token *token,
+                                  struct greeting *greeting)
+{
+    if (token->kind == REPLY_BULK_HEADER || (token->depth == 0 && token->kind != REPLY_MAP)) {
+        return KVASIR_PROTOCOL;
+    }
+    if (token->depth == 0) {
+        memset(greeting, 0, sizeof *greeting);
+    } else if (token->depth == 1) {
+        if (is_value(reader, token)) {
+            take_scalar((enum field)reader->field, token, greeting);
+        }
+    } else if (token->depth == 2) {
+        take_element(reader, token, greeting);
+    } else if (token->depth == 3 && reader->field == FIELD_TRANSPORTS) {
+        take_transport(reader, token, greeting);
+    }
+    if (token->ends_reply &&
+        (greeting->reactor_count == 0 ||
+         !slice_equal(slice_of_text(greeting->server), slice_of_text("kvasir")))) {
+        return KVASIR_PROTOCOL;
+    }
+    return KVASIR_OK;
+}
+
+enum kvasir_status greeting_shm_token(struct greeting_reader *reader,
+                                      const struct reply_token *token, struct greeting_shm *shm)
+{
+    if (token->kind == REPLY_BULK_HEADER || (token->depth == 0 && token->kind != REPLY_MAP)) {
+        return KVASIR_PROTOCOL;
+    }
+    if (token->depth == 0) {
+        memset(shm, 0, sizeof *shm);
+    } else if (token->depth == 1 && is_value(reader, token)) {
+        if (reader->field == FIELD_REGION) {
+            shm->region_bytes = number_of(token, INT64_MAX);
+        } else if (reader->field == FIELD_STAGING) {
+            shm->staging_bytes = number_of(token, INT64_MAX);
+        } else if (reader->field == FIELD_PAGE) {
+            shm->page_bytes = (uint32_t)number_of(token, UINT32_MAX);
+        } else if (reader->field == FIELD_LEASE_MAX) {
+            shm->lease_ms_max = (uint32_t)number_of(token, UINT32_MAX);
+        }
+    }
+    return KVASIR_OK;
+}

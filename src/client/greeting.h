@@ -1,0 +1,55 @@
+#pragma once
+/* greeting – what a server says about itself (KV.HELLO) and about its shared memory (KV.CONNECT SHM),
+ * read token by token. Embedded in a link; one thread; owns nothing. */
+
+#include "proto/reply_reader.h"
+
+#include <kvasir/types.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A server with more reactors is served through the first ones; it passes requests on inside. */
+#define GREETING_REACTORS_MAX   128
+#define GREETING_PATH_BYTES_MAX 108
+
+struct greeting {
+    char server[16];
+    char version[32];
+    char node_id[48];
+    uint32_t reactor_count;
+    uint32_t reactor; /* which one serves the connection */
+    uint32_t key_bytes_max;
+    uint64_t value_bytes_max;
+    uint32_t lease_ms_max;
+    uint32_t port_count;
+    uint32_t socket_count;
+    bool shm; /* on offer */
+    char shm_socket[GREETING_PATH_BYTES_MAX];
+    uint16_t ports[GREETING_REACTORS_MAX];
+    char sockets[GREETING_REACTORS_MAX][GREETING_PATH_BYTES_MAX];
+};
+
+struct greeting_shm {
+    uint64_t region_bytes;
+    uint64_t staging_bytes;
+    uint32_t page_bytes;
+    uint32_t lease_ms_max;
+};
+
+/* Where the reader of one map is: which key's value comes next. */
+struct greeting_reader {
+    int field;
+    int inner_field;
+    bool value_next;
+    bool inner_value_next;
+    bool transport_shm; /* of the transport being read */
+    char transport_socket[GREETING_PATH_BYTES_MAX];
+};
+
+void greeting_begin(struct greeting_reader *reader);
+/* KVASIR_OK, or KVASIR_PROTOCOL: not the shape of a greeting. Unknown keys are passed over. */
+enum kvasir_status greeting_token(struct greeting_reader *reader, const struct reply_token *token,
+                                  struct greeting *greeting);
+enum kvasir_status greeting_shm_token(struct greeting_reader *reader,
+                                      const struct reply_token *token, struct greeting_shm *shm);
