@@ -1,0 +1,523 @@
+#include "client/answer.h"
+
+#include "base/check.h"
+#include "client/client_impl.h"
+#include "client/grant.h"
+#include "client/pipeline.h"
+#include "client/view.h"
+#include "proto/status_code.h"
+
+#include <string.h>
+
+static struct kvasir_item *item_of(const struct link_command *command)
+{
+    return &command->request->items[command->first];
+}
+
+static enum kvasir_path inline_path(const struct link *link)
+{
+    return link->is_unix ? KVASIR_PATH_UNIX : KVASIR_PATH_TCP;
+}
+
+static void explain_error(struct link *link, struct slice text)
+{
+    int length = text.length_bytes < 200 ? (int)text.length_bytes : 200;
+    client_explain(link->client, "the server answers: %.*s", length, (const char *)text.data);
+}
+
+/* ---- the greeting -------------------------------------------------------------------------- */
+
+static void greeted(struct link *link)
+{
+    link->state = LINK_UP;
+    link->attempt_status = KVASIR_OK;
+    link->client->backoff_ms = 0;
+    link->client->retry_at_us = 0;
+}
+
+static enum kvasir_status greeting_error(struct link *link, const struct link_command *command,
+                                         const struct reply_token *token)
+{
+    explain_error(link, token->text);
+    enum kvasir_status status = status_code_parse(token->text);
+    if (status == KVASIR_DENIED) {
+        return KVASIR_DENIED;
+    }
+    if (command->kind == LINK_KV_HELLO) {
+        return KVASIR_PROTOCOL;
+    }
+    /* A server that is loading, or has too many clients, says so in place of the first reply. */
+    return status == KVASIR_PROTOCOL ? KVASIR_PROTOCOL : KVASIR_CLOSED;
+}
+
+static enum kvasir_status take_hello(struct link *link, const struct link_command *command,
+                                     const struct reply_token *token)
+{
+    if (token->depth == 0 && token->kind == REPLY_ERROR) {
+        return greeting_error(link, command, token);
+    }
+    bool wrong =
+        token->kind == REPLY_BULK_HEADER || (token->depth == 0 && token->kind != REPLY_MAP);
+    return wrong ? KVASIR_PROTOCOL : KVASIR_OK;
+}
+
+static enum kvasir_status take_kv_hello(struct link *link, const struct link_command *command,
+                                        const struct reply_token *token)
+{
+    if (token->depth == 0 && token->kind == REPLY_ERROR) {
+        return greeting_error(link, command, token);
+    }
+    if (token->depth == 0) {
+        greeting_begin(&link->greeting_reader);
+    }
+    enum kvasir_status status = greeting_token(&link->greeting_reader, token, link->greeting);
+    if (status == KVASIR_OK && token->ends_reply) {
+        if (link->shm_wanted && link->is_unix && link->greeting->shm) {
+            greeting_begin(&link->greeting_reader);
+            pipeline_connect_shm(link);
+        } else {
+            greeted(link);
+        }
+    }
+    return status;
+}
+
+/* Whatever goes wrong here, the socket still works: shared memory is left out. */
+static enum kvasir_status take_connect_shm(struct link *link, const struct reply_token *token)
+{
+    if (token->depth == 0 && token->kind == REPLY_ERROR) {
+        int length = token->text.length_bytes < 200 ? (int)token->text.length_bytes : 200;
+        client_explain_shm(link->client, "the server refuses shared memory: %.*s", length,
+                           (const char *)token->text.data);
+        greeted(link);
+        return KVASIR_OK;
+    }
+    enum kvasir_status status =
+        greeting_shm_token(&link->greeting_reader, token, &link->greeting_shm);
+    if (status != KVASIR_OK || !token->ends_reply) {
+        return status;
+    }
+    if (link->passed_fd_count != ARRAY_COUNT(link->passed_fds)) {
+        client_explain_shm(link->client, "the server passed %u descriptors instead of two",
+                           link->passed_fd_count);
+    } else {
+        status = shm_map_open(&link->shm, link->client->regions, link->passed_fds,
+                              link->greeting_shm.region_bytes, link->greeting_shm.staging_bytes);
+        if (status != KVASIR_OK) {
+            client_explain_shm(link->client, "mapping the shared memory: %s",
+                               kvasir_status_name(status));
+        }
+    }
+    greeted(link);
+    return KVASIR_OK;
+}
+
+/* ---- one reply of one key ------------------------------------------------------------------ */
+
+static enum kvasir_status take_put(struct link *link, struct link_command *command,
+                                   const struct reply_token *token)
+{
+    if (token->kind != REPLY_SIMPLE) {
+        return KVASIR_PROTOCOL;
+    }
+    bool stored = slice_equal_nocase(token->text, "OK");
+    if (!stored && !slice_equal_nocase(token->text, "EXISTS")) {
+        return KVASIR_PROTOCOL;
+    }
+    struct kvasir_request *request = command->request;
+    if (command->kind == LINK_COMMIT && request != NULL) {
+        grant_staging_done(link, request, command->first);
+    }
+    if (request != NULL) {
+        struct kvasir_item *item = item_of(command);
+        if (stored) {
+            enum kvasir_path path =
+                command->kind == LINK_COMMIT ? KVASIR_PATH_SHM : inline_path(link);
+            item->length_bytes = batch_payload_bytes(item);
+            client_count_payload(link->client, item, true, path, item->length_bytes);
+        }
+        batch_answer(request, command->first, stored ? KVASIR_OK : KVASIR_EXISTS);
+    }
+    return KVASIR_OK;
+}
+
+static void got_payload(struct link *link, struct link_command *command, uint64_t length_bytes)
+{
+    struct kvasir_item *item = item_of(command);
+    item->length_bytes = length_bytes;
+    if (batch_payload_bytes(item) < length_bytes) {
+        batch_answer(command->request, command->first, KVASIR_TOO_SMALL);
+        return;
+    }
+    client_count_payload(link->client, item, false, inline_path(link), length_bytes);
+    batch_answer(command->request, command->first, KVASIR_OK);
+}
+
+static enum kvasir_status take_get(struct link *link, struct link_command *command,
+                                   const struct reply_token *token)
+{
+    struct kvasir_request *request = command->request;
+    uint32_t count = 0;
+    const struct iovec *segments = NULL;
+    bool discard = true;
+    uint64_t length = token->kind == REPLY_BULK ? token->text.length_bytes : token->count;
+    if (token->kind == REPLY_BULK || token->kind == REPLY_BULK_HEADER) {
+        if (request != NULL) {
+            segments = batch_segments(item_of(command), &count);
+            discard = batch_payload_bytes(item_of(command)) < length;
+        }
+        struct segment_cursor cursor;
+        segment_init(&cursor, segments, count);
+        link->answer.length_bytes = length;
+        if (token->kind == REPLY_BULK_HEADER) {
+            link->sink = (struct link_sink){
+                .open = true, .discard = discard, .left_bytes = length, .cursor = cursor};
+            return KVASIR_OK;
+        }
+        if (!discard) {
+            segment_fill(&cursor, token->text.data, length);
+        }
+        if (request != NULL) {
+            got_payload(link, command, length);
+        }
+        return KVASIR_OK;
+    }
+    if (token->kind != REPLY_NULL) {
+        return KVASIR_PROTOCOL;
+    }
+    if (request != NULL) {
+        batch_answer(request, command->first, KVASIR_NOT_FOUND);
+    }
+    return KVASIR_OK;
+}
+
+void answer_payload_done(struct link *link)
+{
+    struct link_command *command = link_command_at(link, 0);
+    if (command->kind == LINK_GET && command->request != NULL) {
+        got_payload(link, command, link->answer.length_bytes);
+    }
+}
+
+static enum kvasir_status take_delete(struct link_command *command, const struct reply_token *token)
+{
+    if (token->kind != REPLY_INTEGER) {
+        return KVASIR_PROTOCOL;
+    }
+    if (command->request != NULL) {
+        batch_answer(command->request, command->first,
+                     token->number > 0 ? KVASIR_OK : KVASIR_NOT_FOUND);
+    }
+    return KVASIR_OK;
+}
+
+/* ---- MATCH --------------------------------------------------------------------------------- */
+
+static void match_item(struct link *link, const struct link_command *command, bool present)
+{
+    struct link_answer *answer = &link->answer;
+    struct kvasir_request *request = command->request;
+    if (request != NULL) {
+        uint32_t index = answer->item;
+        answer->item = request->work[index].next;
+        batch_answer(request, index, present ? KVASIR_OK : KVASIR_NOT_FOUND);
+    }
+    answer->answered++;
+}
+
+static enum kvasir_status take_match(struct link *link, struct link_command *command,
+                                     const struct reply_token *token)
+{
+    struct link_answer *answer = &link->answer;
+    if (token->depth == 0 && token->kind == REPLY_INTEGER) {
+        if (token->number < 0 || token->number > command->count) {
+            return KVASIR_PROTOCOL;
+        }
+        while (answer->answered < command->count) {
+            match_item(link, command, answer->answered < (uint64_t)token->number);
+        }
+        return KVASIR_OK;
+    }
+    if (token->depth == 0) {
+        bool fits = token->kind == REPLY_ARRAY && token->count == command->count;
+        return fits ? KVASIR_OK : KVASIR_PROTOCOL;
+    }
+    if (token->depth != 1 || (token->kind != REPLY_INTEGER && token->kind != REPLY_BOOL)) {
+        return KVASIR_PROTOCOL;
+    }
+    match_item(link, command, token->number > 0);
+    return KVASIR_OK;
+}
+
+/* ---- STAT ---------------------------------------------------------------------------------- */
+
+enum stat_field {
+    STAT_OTHER,
+    STAT_LENGTH,
+    STAT_STORED,
+    STAT_CODEC,
+    STAT_CHECKSUM,
+    STAT_CLASS,
+    STAT_TTL,
+    STAT_PIN,
+    STAT_LEASES,
+    STAT_TIER,
+    STAT_HITS,
+    STAT_GENERATION,
+};
+
+static const struct {
+    const char *name;
+    enum stat_field field;
+} stat_names[] = {
+    {"length", STAT_LENGTH},     {"stored", STAT_STORED},         {"codec", STAT_CODEC},
+    {"checksum", STAT_CHECKSUM}, {"class", STAT_CLASS},           {"ttl_ms", STAT_TTL},
+    {"pin_ms", STAT_PIN},        {"leases", STAT_LEASES},         {"tier", STAT_TIER},
+    {"hits", STAT_HITS},         {"generation", STAT_GENERATION},
+};
+
+static enum stat_field stat_field_of(const struct reply_token *token)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(stat_names); i++) {
+        if ((token->kind == REPLY_BULK || token->kind == REPLY_SIMPLE) &&
+            slice_equal(token->text, slice_of_text(stat_names[i].name))) {
+            return stat_names[i].field;
+        }
+    }
+    return STAT_OTHER;
+}
+
+static void stat_text(char *to, size_t capacity, struct slice text)
+{
+    size_t length = text.length_bytes < capacity - 1 ? text.length_bytes : capacity - 1;
+    memcpy(to, text.data, length);
+    to[length] = '\0';
+}
+
+static void stat_class(struct kvasir_stat *stat, struct slice text)
+{
+    static const char *const names[] = {"full", "window", "state", "encoder"};
+    static const enum kvasir_class classes[] = {KVASIR_CLASS_FULL, KVASIR_CLASS_WINDOW,
+                                                KVASIR_CLASS_STATE, KVASIR_CLASS_ENCODER};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (slice_equal_nocase(text, names[i])) {
+            stat->value_class = classes[i];
+        }
+    }
+}
+
+static void stat_value_text(struct kvasir_stat *stat, enum stat_field field, struct slice text)
+{
+    if (field == STAT_CODEC) {
+        stat_text(stat->codec, sizeof stat->codec, text);
+    } else if (field == STAT_TIER) {
+        stat_text(stat->tier, sizeof stat->tier, text);
+    } else if (field == STAT_CLASS) {
+        stat_class(stat, text);
+    } else if (field == STAT_CHECKSUM) {
+        stat->checksum_valid = slice_to_hex64(text, &stat->checksum);
+    }
+}
+
+static void stat_value_number(struct kvasir_stat *stat, enum stat_field field, int64_t number)
+{
+    if (field == STAT_LENGTH) {
+        stat->length_bytes = (size_t)number;
+    } else if (field == STAT_STORED) {
+        stat->stored_bytes = (size_t)number;
+    } else if (field == STAT_TTL) {
+        stat->ttl_ms = number;
+    } else if (field == STAT_PIN) {
+        stat->pin_ms = number > 0 ? number : 0;
+    } else if (field == STAT_LEASES) {
+        stat->lease_count = (uint32_t)number;
+    } else if (field == STAT_HITS) {
+        stat->hit_count = (uint64_t)number;
+    } else if (field == STAT_GENERATION) {
+        stat->generation = (uint64_t)number;
+    }
+}
+
+static enum kvasir_status take_stat(struct link *link, struct link_command *command,
+                                    const struct reply_token *token)
+{
+    struct link_answer *answer = &link->answer;
+    struct kvasir_request *request = command->request;
+    if (token->depth == 0 && token->kind == REPLY_NULL) {
+        if (request != NULL) {
+            batch_answer(request, command->first, KVASIR_NOT_FOUND);
+        }
+        return KVASIR_OK;
+    }
+    if (token->kind == REPLY_BULK_HEADER || (token->depth == 0 && token->kind != REPLY_MAP)) {
+        return KVASIR_PROTOCOL;
+    }
+    if (token->depth == 0) {
+        answer->stat = (struct kvasir_stat){.ttl_ms = -1};
+    } else if (token->depth == 1 && answer->pairs_left == 0) {
+        /* pairs_left is 1 while a value is due, so keys and values alternate. */
+        answer->field = (uint32_t)stat_field_of(token);
+        answer->pairs_left = 1;
+    } else if (token->depth == 1) {
+        answer->pairs_left = 0;
+        if (token->kind == REPLY_INTEGER) {
+            stat_value_number(&answer->stat, (enum stat_field)answer->field, token->number);
+        } else if (token->kind == REPLY_BULK || token->kind == REPLY_SIMPLE) {
+            stat_value_text(&answer->stat, (enum stat_field)answer->field, token->text);
+        }
+    }
+    if (token->ends_reply && request != NULL) {
+        request->stats[command->first] = answer->stat;
+        request->items[command->first].length_bytes = answer->stat.length_bytes;
+        batch_answer(request, command->first, KVASIR_OK);
+    }
+    return KVASIR_OK;
+}
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+/* What to do with an item whose command was refused: another way, or the answer it is. */
+static void refused(struct link *link, struct link_command *command, uint32_t index,
+                    enum kvasir_status status)
+{
+    struct kvasir_request *request = command->request;
+    bool by_shm = command->kind == LINK_LEASE || command->kind == LINK_RESERVE ||
+                  command->kind == LINK_COMMIT;
+    /* By the socket these would be the same. */
+    bool final = status == KVASIR_DENIED || status == KVASIR_NO_MEMORY || status == KVASIR_CORRUPT;
+    if (command->kind == LINK_COMMIT) {
+        final = status != KVASIR_EXPIRED && status != KVASIR_NOT_FOUND;
+    }
+    if (by_shm && !final && request->call != BATCH_VIEW) {
+        link->client->counters.path_fallbacks++;
+        batch_requeue(request, index, BATCH_INLINE);
+        return;
+    }
+    batch_answer(request, index, status);
+}
+
+static void take_error(struct link *link, struct link_command *command,
+                       const struct reply_token *token)
+{
+    enum kvasir_status status = status_code_parse(token->text);
+    struct kvasir_request *request = command->request;
+    if (command->kind == LINK_LEASE) {
+        link->leases_in_flight -= command->count;
+    }
+    if (request == NULL) {
+        return; /* a release or an abort that came too late, or withdrawn */
+    }
+    explain_error(link, token->text);
+    uint32_t index = command->first;
+    for (uint32_t i = 0; i < command->count; i++) {
+        uint32_t next = request->work[index].next;
+        if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
+            grant_staging_done(link, request, index);
+        }
+        refused(link, command, index, status);
+        index = next;
+    }
+}
+
+/* ---- any reply ----------------------------------------------------------------------------- */
+
+static enum kvasir_status take_any(struct link *link, struct link_command *command,
+                                   const struct reply_token *token, int64_t now_us)
+{
+    switch (command->kind) {
+    case LINK_PUT:
+    case LINK_COMMIT:
+        return take_put(link, command, token);
+    case LINK_GET:
+        return take_get(link, command, token);
+    case LINK_MATCH:
+        return take_match(link, command, token);
+    case LINK_DELETE:
+        return take_delete(command, token);
+    case LINK_STAT:
+        return take_stat(link, command, token);
+    case LINK_LEASE:
+        return grant_lease_token(link, command, token, now_us);
+    case LINK_RESERVE:
+        return grant_reserve_token(link, command, token, now_us);
+    case LINK_RELEASE:
+    case LINK_ABORT:
+        return token->depth == 0 && token->ends_reply ? KVASIR_OK : KVASIR_PROTOCOL;
+    case LINK_HELLO:
+        return take_hello(link, command, token);
+    case LINK_KV_HELLO:
+        return take_kv_hello(link, command, token);
+    case LINK_CONNECT_SHM:
+        return take_connect_shm(link, token);
+    }
+    unreachable();
+}
+
+enum kvasir_status answer_token(struct link *link, const struct reply_token *token, int64_t now_us)
+{
+    struct link_command *command = link_command_at(link, 0);
+    if (!link->answer.begun) {
+        memset(&link->answer, 0, sizeof link->answer);
+        link->answer.begun = true;
+        link->answer.item = command->first;
+    }
+    bool of_greeting = command->kind == LINK_HELLO || command->kind == LINK_KV_HELLO ||
+                       command->kind == LINK_CONNECT_SHM;
+    if (token->depth == 0 && token->kind == REPLY_ERROR && !of_greeting) {
+        take_error(link, command, token);
+        return KVASIR_OK;
+    }
+    return take_any(link, command, token, now_us);
+}
+
+void answer_end(struct link *link, int64_t now_us)
+{
+    (void)now_us;
+    struct link_command *command = link_command_at(link, 0);
+    link->weight_bytes -= command->weight_bytes;
+    link->answer.begun = false;
+    link->command_first = (link->command_first + 1) % LINK_COMMANDS_MAX;
+    link->command_count--;
+    link->client->counters.round_trips += link->command_count == 0 ? 1 : 0;
+}
+
+/* Items whose bytes were staged and not committed start anew: the server drops the reservation. */
+static void abandon_queued_commits(struct link *link)
+{
+    list_foreach (member, &link->client->requests) {
+        struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
+        uint32_t index = request->queues[link->index].head;
+        while (index != BATCH_NONE) {
+            if (request->work[index].mode == BATCH_COMMIT) {
+                request->work[index].mode = BATCH_FIRST;
+                request->work[index].staging_bytes = 0;
+            }
+            index = request->work[index].next;
+        }
+    }
+}
+
+void answer_abandon(struct link *link, enum kvasir_status status)
+{
+    if (link->answer.view != NULL) {
+        view_destroy(&link->answer.view);
+    }
+    for (uint32_t i = 0; i < link->command_count; i++) {
+        struct link_command *command = link_command_at(link, i);
+        struct kvasir_request *request = command->request;
+        if (request == NULL) {
+            continue;
+        }
+        bool current = i == 0 && link->answer.begun;
+        uint32_t index = current ? link->answer.item : command->first;
+        uint32_t left = command->count - (current ? link->answer.answered : 0);
+        while (left > 0) {
+            uint32_t next = request->work[index].next;
+            batch_fail(request, index, status);
+            index = next;
+            left--;
+        }
+    }
+    link->command_count = 0;
+    abandon_queued_commits(link);
+}

@@ -1,0 +1,259 @@
+#include "client/batch.h"
+
+#include "base/check.h"
+#include "client/client_impl.h"
+#include "route/slot.h"
+
+#include <stdlib.h>
+
+struct slice batch_key(const struct kvasir_item *item)
+{
+    return slice_of(item->key, item->key_length_bytes);
+}
+
+const struct iovec *batch_segments(const struct kvasir_item *item, uint32_t *segment_count_p)
+{
+    if (item->segments != NULL) {
+        *segment_count_p = item->segment_count;
+        return item->segments;
+    }
+    *segment_count_p = 1;
+    return &item->segment;
+}
+
+size_t batch_payload_bytes(const struct kvasir_item *item)
+{
+    uint32_t count;
+    const struct iovec *segments = batch_segments(item, &count);
+    return segment_total_bytes(segments, count);
+}
+
+static void append(struct kvasir_request *request, uint32_t index)
+{
+    struct batch_queue *queue = &request->queues[request->work[index].link];
+    request->work[index].next = BATCH_NONE;
+    if (queue->head == BATCH_NONE) {
+        queue->head = index;
+    } else {
+        request->work[queue->tail].next = index;
+    }
+    queue->tail = index;
+}
+
+static void finish(struct kvasir_request *request)
+{
+    check(!request->finished);
+    request->finished = true;
+    request->client->done_count++;
+    if (request->call == BATCH_MATCH) {
+        size_t leading = 0;
+        while (leading < request->item_count && request->items[leading].status == KVASIR_OK) {
+            leading++;
+        }
+        request->match_count = leading;
+        for (size_t i = leading; i < request->item_count; i++) {
+            if (request->items[i].status == KVASIR_OK) {
+                request->items[i].status = KVASIR_NOT_FOUND;
+            }
+        }
+    }
+    list_remove(&request->member);
+    list_push_back(&request->client->finished, &request->member);
+}
+
+static void item_done(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+{
+    check(request->work[index].mode != BATCH_DONE && request->left_count > 0);
+    request->work[index].mode = BATCH_DONE;
+    request->items[index].status = status;
+    request->left_count--;
+    if (request->left_count == 0) {
+        finish(request);
+    }
+}
+
+void batch_answer(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+{
+    struct kvasir_counters *counters = &request->client->counters;
+    if (status == KVASIR_NOT_FOUND && request->call == BATCH_GET) {
+        counters->get_misses++;
+    } else if (status != KVASIR_OK && status != KVASIR_EXISTS && status != KVASIR_NOT_FOUND &&
+               status != KVASIR_TOO_SMALL) {
+        counters->errors++;
+    }
+    item_done(request, index, status);
+}
+
+void batch_fail(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+{
+    if (request->status == KVASIR_OK) {
+        request->status = status;
+    }
+    if (status == KVASIR_TIMEOUT) {
+        request->client->counters.timeouts++;
+    } else if (status != KVASIR_CANCELLED) {
+        request->client->counters.errors++;
+    }
+    item_done(request, index, status);
+}
+
+void batch_requeue(struct kvasir_request *request, uint32_t index, enum batch_mode mode)
+{
+    struct batch_item *work = &request->work[index];
+    check(work->mode != BATCH_DONE);
+    work->mode = (uint8_t)mode;
+    if (mode != BATCH_COMMIT) {
+        append(request, index);
+        return;
+    }
+    /* A commit frees staging memory that later items may be waiting for. */
+    struct batch_queue *queue = &request->queues[work->link];
+    work->next = queue->head;
+    if (queue->head == BATCH_NONE) {
+        queue->tail = index;
+    }
+    queue->head = index;
+}
+
+uint32_t batch_take(struct kvasir_request *request, uint32_t link)
+{
+    struct batch_queue *queue = &request->queues[link];
+    uint32_t index = queue->head;
+    check(index != BATCH_NONE);
+    queue->head = request->work[index].next;
+    request->work[index].next = BATCH_NONE;
+    return index;
+}
+
+void batch_fail_queue(struct kvasir_request *request, uint32_t link, enum kvasir_status status)
+{
+    while (request->queues[link].head != BATCH_NONE) {
+        uint32_t index = batch_take(request, link);
+        batch_fail(request, index, status);
+    }
+}
+
+void batch_fail_all(struct kvasir_request *request, enum kvasir_status status)
+{
+    for (uint32_t link = 0; link < request->client->link_count; link++) {
+        request->queues[link].head = BATCH_NONE;
+    }
+    for (uint32_t i = 0; i < request->item_count; i++) {
+        if (request->work[i].mode != BATCH_DONE) {
+            batch_fail(request, i, status);
+        }
+    }
+}
+
+/* Items that can be answered without asking; true when this one was. */
+static bool refuse_early(struct kvasir_request *request, uint32_t index)
+{
+    const struct kvasir_client *client = request->client;
+    const struct kvasir_item *item = &request->items[index];
+    if (item->key == NULL && item->key_length_bytes > 0) {
+        batch_answer(request, index, KVASIR_INVALID);
+        return true;
+    }
+    if (client->info.key_bytes_max > 0 && item->key_length_bytes > client->info.key_bytes_max) {
+        batch_answer(request, index, KVASIR_TOO_LARGE);
+        return true;
+    }
+    /* Sent anyway, a value this long would be read by the server only to be thrown away. */
+    if (request->call == BATCH_PUT && client->info.value_bytes_max > 0 &&
+        batch_payload_bytes(item) > client->info.value_bytes_max) {
+        batch_answer(request, index, KVASIR_TOO_LARGE);
+        return true;
+    }
+    return false;
+}
+
+static void route(struct kvasir_request *request)
+{
+    const struct kvasir_client *client = request->client;
+    for (uint32_t i = 0; i < request->item_count; i++) {
+        struct kvasir_item *item = &request->items[i];
+        item->path = KVASIR_PATH_NONE;
+        item->status = KVASIR_PENDING;
+        if (request->call != BATCH_PUT) {
+            item->length_bytes = 0;
+        }
+        if (refuse_early(request, i)) {
+            continue;
+        }
+        uint16_t slot = slot_of_key(batch_key(item));
+        request->work[i].link = (uint16_t)slot_reactor(slot, client->link_count);
+        append(request, i);
+    }
+}
+
+static bool spec_is_valid(const struct batch_spec *spec)
+{
+    if (spec->item_count > BATCH_ITEMS_MAX || (spec->items == NULL && spec->item_count > 0)) {
+        return false;
+    }
+    return spec->put == NULL ||
+           ((unsigned)spec->put->value_class <= KVASIR_CLASS_ENCODER &&
+            (spec->put->parent != NULL || spec->put->parent_length_bytes == 0));
+}
+
+enum kvasir_status batch_create(struct kvasir_client *client, const struct batch_spec *spec,
+                                int64_t now_us, struct kvasir_request **request_p)
+{
+    if (!spec_is_valid(spec)) {
+        client_explain(client, "the items or the options of the put are malformed");
+        return KVASIR_INVALID;
+    }
+    if (client->request_count >= CLIENT_REQUESTS_MAX) {
+        return KVASIR_AGAIN;
+    }
+    size_t work_bytes = spec->item_count * sizeof(struct batch_item);
+    size_t queue_bytes = client->link_count * sizeof(struct batch_queue);
+    struct kvasir_request *request = malloc(sizeof *request + work_bytes + queue_bytes);
+    if (request == NULL) {
+        client_explain(client, "out of memory for a request of %zu items", spec->item_count);
+        return KVASIR_NO_MEMORY;
+    }
+    memset(request, 0, sizeof *request + work_bytes);
+    uint32_t timeout_ms = spec->timeout_ms > 0 ? spec->timeout_ms : client->options.timeout_ms;
+    request->magic = BATCH_MAGIC;
+    request->call = spec->call;
+    request->client = client;
+    request->items = spec->items;
+    request->item_count = spec->item_count;
+    request->left_count = spec->item_count;
+    request->pin_ms = spec->pin_ms;
+    request->start_us = now_us;
+    request->deadline_us = now_us + (int64_t)timeout_ms * 1000;
+    request->user_data = spec->user_data;
+    request->stats = spec->stats;
+    request->views = spec->views;
+    if (spec->put != NULL) {
+        request->put = *spec->put;
+    }
+    request->work = (struct batch_item *)(request + 1);
+    request->queues = (struct batch_queue *)(void *)((char *)(request + 1) + work_bytes);
+    for (uint32_t i = 0; i < client->link_count; i++) {
+        request->queues[i] = (struct batch_queue){.head = BATCH_NONE, .tail = BATCH_NONE};
+    }
+    list_push_back(&client->requests, &request->member);
+    client->request_count++;
+    client->counters.calls++;
+    *request_p = request;
+    if (spec->item_count == 0) {
+        finish(request);
+    } else {
+        route(request);
+    }
+    return KVASIR_OK;
+}
+
+void batch_destroy(struct kvasir_request **request_p)
+{
+    struct kvasir_request *request = *request_p;
+    check(request->magic == BATCH_MAGIC && request->finished);
+    list_remove(&request->member);
+    request->client->request_count--;
+    request->magic = 0;
+    free(request);
+    *request_p = NULL;
+}

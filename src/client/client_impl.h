@@ -1,0 +1,54 @@
+#pragma once
+/* client_impl – the inside of struct kvasir_client, for the files of this folder only. One thread at
+ * a time, in the process that made it. */
+
+#include "base/compiler.h"
+#include "base/list.h"
+#include "base/random.h"
+#include "client/batch.h"
+#include "client/endpoint.h"
+#include "client/link.h"
+#include "client/shm_map.h"
+
+#include <kvasir/client.h>
+
+#include <sys/types.h>
+
+#define CLIENT_MAGIC           0x4b56434cU
+#define CLIENT_REQUESTS_MAX    64U
+#define CLIENT_ERROR_BYTES_MAX 320U
+
+struct kvasir_client {
+    uint32_t magic;
+    pid_t process;                 /* a forked child must not use its parent's connections */
+    struct kvasir_options options; /* texts are owned copies */
+    struct endpoint shared;        /* any reactor answers there */
+    struct link *links[GREETING_REACTORS_MAX]; /* owned */
+    uint32_t link_count;
+    struct list requests; /* active, oldest first */
+    struct list finished; /* submitted ones that the caller has not seen */
+    uint32_t request_count;
+    uint64_t done_count; /* requests finished so far */
+    struct list views;
+    struct shm_map_table *regions; /* owned */
+    struct random random;
+    uint32_t backoff_ms;
+    int64_t retry_at_us; /* no attempt to connect before */
+    enum kvasir_path last_path;
+    struct kvasir_counters counters;
+    struct kvasir_server_info info;
+    uint32_t lease_ms_max;
+    char error[CLIENT_ERROR_BYTES_MAX];
+    char shm_reason[CLIENT_ERROR_BYTES_MAX]; /* why shared memory is not in use */
+};
+
+/* Writes the sentence that kvasir_error returns. */
+ATTR_PRINTF(2, 3) void client_explain(struct kvasir_client *client, const char *form, ...);
+ATTR_PRINTF(2, 3) void client_explain_shm(struct kvasir_client *client, const char *form, ...);
+/* No attempt to connect until a jittered and growing while from now. */
+void client_back_off(struct kvasir_client *client, int64_t now_us);
+/* True when the client may be used by this process. */
+bool client_is_usable(const struct kvasir_client *client);
+/* Counts a moved payload and remembers its path. */
+void client_count_payload(struct kvasir_client *client, struct kvasir_item *item, bool put,
+                          enum kvasir_path path, size_t length_bytes);

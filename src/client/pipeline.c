@@ -1,0 +1,470 @@
+#include "client/pipeline.h"
+
+#include "base/check.h"
+#include "client/client_impl.h"
+#include "client/digest.h"
+#include "proto/resp_encode.h"
+
+/* Payload expected or under way by one socket; keeps a fast network busy for a round trip. */
+#define PIPELINE_WEIGHT_MAX (32U << 20)
+/* A capacity says little about the value's size: it counts for no more than this. */
+#define PIPELINE_GET_WEIGHT_MAX (4U << 20)
+/* Small bytes of a command on one key: names, numbers, two keys up to OUTBOX_COPY_BYTES_MAX. */
+#define PIPELINE_SINGLE_BYTES 2048U
+/* Entries of a command on one key: payload, two long keys, and what lies between. */
+#define PIPELINE_SINGLE_ENTRIES 8U
+/* A command on many keys: this many keys at most, and this many small bytes. */
+#define PIPELINE_KEYS_MAX   1000U
+#define PIPELINE_KEYS_BYTES (64U << 10)
+#define PIPELINE_LONG_KEYS  64U
+/* Keys of one LEASE: few enough that copying starts early. */
+#define PIPELINE_LEASE_KEYS_MAX 64U
+/* Releases wait for company up to this many, or until their values hold this much memory. */
+#define PIPELINE_RELEASES_WAIT        64U
+#define PIPELINE_RELEASE_BYTES_WAIT   (1U << 20)
+#define PIPELINE_RELEASES_PER_COMMAND 256U
+/* A get needs its lease for one copy only. */
+#define PIPELINE_GET_LEASE_MS 5000U
+/* Leases are taken for over this much early: the copy's last instructions and a late clock. */
+#define PIPELINE_SKEW_US_MAX 50000
+/* The server rounds every reservation up to its grain. */
+#define PIPELINE_STAGING_GRAIN 4096U
+
+static const char *const class_names[] = {"full", "window", "state", "encoder"};
+
+bool pipeline_has_work(const struct link *link)
+{
+    list_foreach (member, &link->client->requests) {
+        const struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
+        if (request->queues[link->index].head != BATCH_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Room for one more command of a request. */
+static bool has_room(struct link *link, size_t weight, size_t bytes, uint32_t entries)
+{
+    if (link->command_count >= LINK_COMMANDS_REQUEST_MAX) {
+        return false;
+    }
+    /* Two commands may always be under way, so that a large one follows another without a gap. */
+    if (link->command_count >= 2 && link->weight_bytes + weight > PIPELINE_WEIGHT_MAX) {
+        return false;
+    }
+    return outbox_has_room(&link->outbox, bytes, entries);
+}
+
+static struct link_command *push(struct link *link, enum link_command_kind kind,
+                                 struct kvasir_request *request, uint32_t first, uint32_t count)
+{
+    struct link_command *command = link_command_push(link, kind);
+    command->request = request;
+    command->first = first;
+    command->count = count;
+    return command;
+}
+
+static void weigh(struct link *link, struct link_command *command, size_t weight)
+{
+    command->weight_bytes = weight;
+    link->weight_bytes += weight;
+}
+
+void pipeline_hello(struct link *link)
+{
+    const struct kvasir_options *options = &link->client->options;
+    struct outbox *outbox = &link->outbox;
+    outbox_add_array(outbox,
+                     2 + (options->password != NULL ? 3 : 0) + (options->name != NULL ? 2 : 0));
+    outbox_add_text(outbox, "HELLO");
+    outbox_add_text(outbox, "3");
+    if (options->password != NULL) {
+        outbox_add_text(outbox, "AUTH");
+        outbox_add_text(outbox, options->user != NULL ? options->user : "default");
+        outbox_add_text(outbox, options->password);
+    }
+    if (options->name != NULL) {
+        outbox_add_text(outbox, "SETNAME");
+        outbox_add_text(outbox, options->name);
+    }
+    (void)push(link, LINK_HELLO, NULL, BATCH_NONE, 0);
+    outbox_add_array(outbox, 1);
+    outbox_add_text(outbox, "KV.HELLO");
+    (void)push(link, LINK_KV_HELLO, NULL, BATCH_NONE, 0);
+}
+
+void pipeline_connect_shm(struct link *link)
+{
+    struct outbox *outbox = &link->outbox;
+    outbox_add_array(outbox, 4);
+    outbox_add_text(outbox, "KV.CONNECT");
+    outbox_add_text(outbox, "SHM");
+    outbox_add_text(outbox, "STAGING");
+    outbox_add_number(outbox, link->client->options.staging_bytes);
+    (void)push(link, LINK_CONNECT_SHM, NULL, BATCH_NONE, 0);
+}
+
+void pipeline_abort(struct link *link, uint64_t reservation_id)
+{
+    /* Without room nothing is lost: the server aborts the reservation at its deadline. */
+    if (link->command_count < LINK_COMMANDS_MAX &&
+        outbox_has_room(&link->outbox, PIPELINE_SINGLE_BYTES, 1)) {
+        outbox_add_array(&link->outbox, 2);
+        outbox_add_text(&link->outbox, "KV.ABORT");
+        outbox_add_number(&link->outbox, reservation_id);
+        (void)push(link, LINK_ABORT, NULL, BATCH_NONE, 0);
+    }
+}
+
+void pipeline_release(struct link *link)
+{
+    struct outbox *outbox = &link->outbox;
+    while (link->release_count > 0 && link->command_count < LINK_COMMANDS_MAX) {
+        uint32_t count = link->release_count < PIPELINE_RELEASES_PER_COMMAND
+                             ? link->release_count
+                             : PIPELINE_RELEASES_PER_COMMAND;
+        if (!outbox_has_room(outbox, PIPELINE_SINGLE_BYTES + (size_t)count * 32, 1)) {
+            return;
+        }
+        outbox_add_array(outbox, 1 + count);
+        outbox_add_text(outbox, "KV.RELEASE");
+        for (uint32_t i = 0; i < count; i++) {
+            outbox_add_number(outbox, link->releases[link->release_count - 1 - i]);
+        }
+        link->release_count -= count;
+        (void)push(link, LINK_RELEASE, NULL, BATCH_NONE, 0);
+    }
+    if (link->release_count == 0) {
+        link->release_bytes = 0;
+    }
+}
+
+/* ---- puts -------------------------------------------------------------------------------- */
+
+static uint32_t put_option_count(const struct kvasir_put_options *put, struct slice parent,
+                                 bool checksum)
+{
+    return (put->only_if_absent ? 1U : 0U) + (put->ttl_ms > 0 ? 2U : 0U) +
+           (parent.length_bytes > 0 ? 2U : 0U) + (put->value_class != KVASIR_CLASS_FULL ? 2U : 0U) +
+           (checksum ? 2U : 0U);
+}
+
+static struct slice parent_of(const struct kvasir_request *request, uint32_t index)
+{
+    if (request->put.chain && index > 0) {
+        return batch_key(&request->items[index - 1]);
+    }
+    return slice_of(request->put.parent, request->put.parent_length_bytes);
+}
+
+static void add_digest(struct outbox *outbox, const struct kvasir_item *item)
+{
+    uint32_t count;
+    const struct iovec *segments = batch_segments(item, &count);
+    char text[DIGEST_TEXT_BYTES];
+    digest_to_text(digest_of_segments(segments, count), text);
+    outbox_add_slice(outbox, slice_of(text, sizeof text));
+}
+
+static void add_put_options(struct outbox *outbox, const struct kvasir_request *request,
+                            uint32_t index, bool checksum)
+{
+    const struct kvasir_put_options *put = &request->put;
+    struct slice parent = parent_of(request, index);
+    if (put->only_if_absent) {
+        outbox_add_text(outbox, "NX");
+    }
+    if (put->ttl_ms > 0) {
+        outbox_add_text(outbox, "TTL");
+        outbox_add_number(outbox, put->ttl_ms);
+    }
+    if (parent.length_bytes > 0) {
+        outbox_add_text(outbox, "PARENT");
+        outbox_add_slice(outbox, parent);
+    }
+    if (put->value_class != KVASIR_CLASS_FULL) {
+        outbox_add_text(outbox, "CLASS");
+        outbox_add_text(outbox, class_names[put->value_class]);
+    }
+    if (checksum) {
+        outbox_add_text(outbox, "CHECKSUM");
+        add_digest(outbox, &request->items[index]);
+    }
+}
+
+static bool add_put(struct link *link, struct kvasir_request *request)
+{
+    uint32_t index = request->queues[link->index].head;
+    const struct kvasir_item *item = &request->items[index];
+    size_t length = batch_payload_bytes(item);
+    if (!has_room(link, length, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    (void)batch_take(request, link->index);
+    uint32_t count;
+    const struct iovec *segments = batch_segments(item, &count);
+    bool checksum = request->put.checksum;
+    outbox_add_array(&link->outbox,
+                     3 + put_option_count(&request->put, parent_of(request, index), checksum));
+    outbox_add_text(&link->outbox, "KV.SET");
+    outbox_add_slice(&link->outbox, batch_key(item));
+    outbox_add_payload(&link->outbox, segments, count, length);
+    add_put_options(&link->outbox, request, index, checksum);
+    weigh(link, push(link, LINK_PUT, request, index, 1), length);
+    return true;
+}
+
+static bool add_reserve(struct link *link, struct kvasir_request *request, int64_t now_us)
+{
+    uint32_t index = request->queues[link->index].head;
+    const struct kvasir_item *item = &request->items[index];
+    size_t length = batch_payload_bytes(item);
+    size_t staging = (length + PIPELINE_STAGING_GRAIN - 1) & ~(size_t)(PIPELINE_STAGING_GRAIN - 1);
+    /* Half of the staging memory is left as slack for the server's own rounding, unless the value
+     * alone takes more. */
+    if (link->staging_used_bytes > 0 &&
+        link->staging_used_bytes + staging > link->shm.staging_bytes / 2) {
+        return false;
+    }
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    (void)batch_take(request, link->index);
+    request->work[index].mode = BATCH_RESERVE;
+    request->work[index].staging_bytes = staging;
+    link->staging_used_bytes += staging;
+    outbox_add_array(&link->outbox,
+                     3 + put_option_count(&request->put, parent_of(request, index), false));
+    outbox_add_text(&link->outbox, "KV.RESERVE");
+    outbox_add_slice(&link->outbox, batch_key(item));
+    outbox_add_number(&link->outbox, length);
+    add_put_options(&link->outbox, request, index, false);
+    push(link, LINK_RESERVE, request, index, 1)->deadline_us = now_us;
+    return true;
+}
+
+static bool add_commit(struct link *link, struct kvasir_request *request)
+{
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    uint32_t index = batch_take(request, link->index);
+    bool checksum = request->put.checksum;
+    outbox_add_array(&link->outbox, checksum ? 3 : 2);
+    outbox_add_text(&link->outbox, "KV.COMMIT");
+    outbox_add_number(&link->outbox, request->work[index].grant_id);
+    if (checksum) {
+        add_digest(&link->outbox, &request->items[index]);
+    }
+    (void)push(link, LINK_COMMIT, request, index, 1);
+    return true;
+}
+
+/* ---- commands on one key ------------------------------------------------------------------- */
+
+static bool add_single(struct link *link, struct kvasir_request *request, const char *name,
+                       enum link_command_kind kind, size_t weight)
+{
+    if (!has_room(link, weight, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    uint32_t index = batch_take(request, link->index);
+    outbox_add_array(&link->outbox, 2);
+    outbox_add_text(&link->outbox, name);
+    outbox_add_slice(&link->outbox, batch_key(&request->items[index]));
+    weigh(link, push(link, kind, request, index, 1), weight);
+    return true;
+}
+
+static bool add_get(struct link *link, struct kvasir_request *request)
+{
+    uint32_t index = request->queues[link->index].head;
+    size_t capacity = batch_payload_bytes(&request->items[index]);
+    size_t weight = capacity < PIPELINE_GET_WEIGHT_MAX ? capacity : PIPELINE_GET_WEIGHT_MAX;
+    return add_single(link, request, "KV.GET", LINK_GET, weight);
+}
+
+/* ---- commands on many keys ----------------------------------------------------------------- */
+
+static bool wants_lease(const struct link *link, const struct kvasir_request *request,
+                        uint32_t index)
+{
+    const struct batch_item *work = &request->work[index];
+    if (work->mode == BATCH_INLINE || !link_has_shm(link)) {
+        return false;
+    }
+    return request->call == BATCH_VIEW ||
+           batch_payload_bytes(&request->items[index]) >= PIPELINE_SHM_BYTES_MIN;
+}
+
+/* How many of the queued items one command takes; 0: no room now. */
+static uint32_t count_keys(struct link *link, const struct kvasir_request *request,
+                           uint32_t count_max, bool leases)
+{
+    uint32_t count = 0;
+    uint32_t long_keys = 0;
+    size_t bytes = PIPELINE_SINGLE_BYTES;
+    uint32_t index = request->queues[link->index].head;
+    while (index != BATCH_NONE && count < count_max) {
+        size_t key_bytes = request->items[index].key_length_bytes;
+        bool is_long = key_bytes > OUTBOX_COPY_BYTES_MAX;
+        bytes += RESP_HEADER_BYTES_MAX + (is_long ? 0 : key_bytes);
+        long_keys += is_long ? 1 : 0;
+        if (bytes > PIPELINE_KEYS_BYTES || long_keys > PIPELINE_LONG_KEYS ||
+            (leases && !wants_lease(link, request, index))) {
+            break;
+        }
+        count++;
+        index = request->work[index].next;
+    }
+    return count > 0 && has_room(link, 0, bytes, 2 + 2 * long_keys) ? count : 0;
+}
+
+/* Takes count items off the queue, chained by next, and encodes their keys. */
+static uint32_t add_keys(struct link *link, struct kvasir_request *request, uint32_t count)
+{
+    uint32_t first = BATCH_NONE;
+    uint32_t last = BATCH_NONE;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = batch_take(request, link->index);
+        outbox_add_slice(&link->outbox, batch_key(&request->items[index]));
+        if (first == BATCH_NONE) {
+            first = index;
+        } else {
+            request->work[last].next = index;
+        }
+        last = index;
+    }
+    return first;
+}
+
+static bool add_match(struct link *link, struct kvasir_request *request)
+{
+    uint32_t count = count_keys(link, request, PIPELINE_KEYS_MAX, false);
+    if (count == 0) {
+        return false;
+    }
+    bool pin = request->call == BATCH_MATCH && request->pin_ms > 0;
+    outbox_add_array(&link->outbox, 3 + (pin ? 2 : 0) + count);
+    outbox_add_text(&link->outbox, "KV.MATCH");
+    if (pin) {
+        outbox_add_text(&link->outbox, "PIN");
+        outbox_add_number(&link->outbox, request->pin_ms);
+    }
+    outbox_add_text(&link->outbox, "POLICY");
+    /* A prefix is one walk that ends at the first hole; it can only be asked of one reactor. */
+    outbox_add_text(&link->outbox, request->call == BATCH_MATCH && link->client->link_count == 1
+                                       ? "PREFIX"
+                                       : "EACH");
+    uint32_t first = add_keys(link, request, count);
+    (void)push(link, LINK_MATCH, request, first, count);
+    return true;
+}
+
+static bool add_lease(struct link *link, struct kvasir_request *request, int64_t now_us)
+{
+    uint32_t count = count_keys(link, request, PIPELINE_LEASE_KEYS_MAX, true);
+    if (count == 0 || link->release_count + link->leases_in_flight + count > LINK_RELEASES_MAX) {
+        return false;
+    }
+    const struct kvasir_client *client = link->client;
+    uint32_t lease_ms = client->options.lease_ms;
+    if (request->call == BATCH_GET && lease_ms > PIPELINE_GET_LEASE_MS) {
+        lease_ms = PIPELINE_GET_LEASE_MS;
+    }
+    if (client->lease_ms_max > 0 && lease_ms > client->lease_ms_max) {
+        lease_ms = client->lease_ms_max;
+    }
+    outbox_add_array(&link->outbox, 2 + count);
+    outbox_add_text(&link->outbox, "KV.LEASE");
+    outbox_add_number(&link->outbox, lease_ms);
+    uint32_t first = add_keys(link, request, count);
+    struct link_command *command = push(link, LINK_LEASE, request, first, count);
+    /* Counted from before the command is sent, so the server's own deadline is later. */
+    int64_t lease_us = (int64_t)lease_ms * 1000;
+    int64_t skew_us = lease_us / 10 < PIPELINE_SKEW_US_MAX ? lease_us / 10 : PIPELINE_SKEW_US_MAX;
+    command->deadline_us = now_us + lease_us - skew_us;
+    link->leases_in_flight += count;
+    return true;
+}
+
+/* ---- the window ---------------------------------------------------------------------------- */
+
+static bool add_any_get(struct link *link, struct kvasir_request *request, uint32_t index,
+                        int64_t now_us)
+{
+    if (wants_lease(link, request, index)) {
+        return add_lease(link, request, now_us);
+    }
+    if (request->call == BATCH_VIEW) {
+        (void)batch_take(request, link->index);
+        batch_answer(request, index, KVASIR_UNSUPPORTED);
+        return true;
+    }
+    return add_get(link, request);
+}
+
+static bool add_any_put(struct link *link, struct kvasir_request *request, uint32_t index,
+                        int64_t now_us)
+{
+    const struct batch_item *work = &request->work[index];
+    if (work->mode == BATCH_COMMIT) {
+        return add_commit(link, request);
+    }
+    size_t length = batch_payload_bytes(&request->items[index]);
+    bool fits = length >= PIPELINE_SHM_BYTES_MIN && length <= link->shm.staging_bytes;
+    if (work->mode != BATCH_INLINE && link_has_shm(link) && fits) {
+        return add_reserve(link, request, now_us);
+    }
+    return add_put(link, request);
+}
+
+/* The next command for the head of a queue. False: no room for it now. */
+static bool add_next(struct link *link, struct kvasir_request *request, int64_t now_us)
+{
+    uint32_t index = request->queues[link->index].head;
+    switch (request->call) {
+    case BATCH_PUT:
+        return add_any_put(link, request, index, now_us);
+    case BATCH_GET:
+    case BATCH_VIEW:
+        return add_any_get(link, request, index, now_us);
+    case BATCH_EXISTS:
+    case BATCH_MATCH:
+        return add_match(link, request);
+    case BATCH_DELETE:
+        return add_single(link, request, "DEL", LINK_DELETE, 0);
+    case BATCH_STAT:
+        return add_single(link, request, "KV.STAT", LINK_STAT, 0);
+    }
+    unreachable();
+}
+
+void pipeline_fill(struct link *link, int64_t now_us)
+{
+    bool has_work = pipeline_has_work(link);
+    if (link->release_count > 0 && (has_work || link->release_count >= PIPELINE_RELEASES_WAIT ||
+                                    link->release_bytes >= PIPELINE_RELEASE_BYTES_WAIT)) {
+        pipeline_release(link);
+    }
+    if (!has_work) {
+        return;
+    }
+    bool blocked = false;
+    list_foreach_safe (member, after, &link->client->requests) {
+        struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
+        const struct batch_queue *queue = &request->queues[link->index];
+        while (!request->finished && queue->head != BATCH_NONE) {
+            /* Behind a blocked item only commits may pass: they are what frees staging memory. */
+            if (blocked && request->work[queue->head].mode != BATCH_COMMIT) {
+                break;
+            }
+            if (!add_next(link, request, now_us)) {
+                blocked = true;
+                break;
+            }
+        }
+    }
+}
