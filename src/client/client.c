@@ -1,0 +1,428 @@
+#include "client/client_impl.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "client/engine.h"
+#include "client/pipeline.h"
+#include "client/view.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Longer names and passwords do not fit the greeting's room in the outbox. */
+#define CLIENT_TEXT_BYTES_MAX 4096U
+
+/* ---- what the other files need ------------------------------------------------------------- */
+
+void client_explain(struct kvasir_client *client, const char *form, ...)
+{
+    va_list arguments;
+    va_start(arguments, form);
+    (void)vsnprintf(client->error, sizeof client->error, form, arguments);
+    va_end(arguments);
+}
+
+void client_explain_shm(struct kvasir_client *client, const char *form, ...)
+{
+    va_list arguments;
+    va_start(arguments, form);
+    (void)vsnprintf(client->shm_reason, sizeof client->shm_reason, form, arguments);
+    va_end(arguments);
+}
+
+void client_back_off(struct kvasir_client *client, int64_t now_us)
+{
+    const struct kvasir_options *options = &client->options;
+    uint32_t next = client->backoff_ms == 0 ? options->backoff_min_ms : client->backoff_ms * 2;
+    client->backoff_ms = next < options->backoff_max_ms ? next : options->backoff_max_ms;
+    /* Between half and all of it, so that many clients do not come back together. */
+    uint64_t half_us = (uint64_t)client->backoff_ms * 500;
+    client->retry_at_us = now_us + (int64_t)(half_us + random_below(&client->random, half_us + 1));
+}
+
+bool client_is_usable(const struct kvasir_client *client)
+{
+    return client != NULL && client->magic == CLIENT_MAGIC && client->process == getpid();
+}
+
+void client_count_payload(struct kvasir_client *client, struct kvasir_item *item, bool put,
+                          enum kvasir_path path, size_t length_bytes)
+{
+    struct kvasir_counters *counters = &client->counters;
+    item->path = path;
+    client->last_path = path;
+    if (put) {
+        counters->put_items++;
+        counters->put_bytes += length_bytes;
+    } else {
+        counters->get_hits++;
+        counters->get_bytes += length_bytes;
+    }
+    if (path == KVASIR_PATH_SHM) {
+        counters->shm_bytes += length_bytes;
+    } else if (path == KVASIR_PATH_UNIX) {
+        counters->unix_bytes += length_bytes;
+    } else {
+        counters->tcp_bytes += length_bytes;
+    }
+}
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+void kvasir_options_init(struct kvasir_options *options)
+{
+    *options = (struct kvasir_options){.struct_size = sizeof *options,
+                                       .timeout_ms = 5000,
+                                       .connect_timeout_ms = 1000,
+                                       .backoff_min_ms = 50,
+                                       .backoff_max_ms = 2000,
+                                       .shm = true,
+                                       .staging_bytes = 32U << 20,
+                                       .lease_ms = 30000};
+}
+
+static const char *refuse_options(const struct kvasir_options *options)
+{
+    if (options == NULL || options->struct_size != sizeof *options) {
+        return "the options were not set up by kvasir_options_init of this library version";
+    }
+    if (options->timeout_ms == 0 || options->connect_timeout_ms == 0 ||
+        options->backoff_min_ms == 0 || options->lease_ms == 0) {
+        return "timeouts, back-off and lease must not be 0";
+    }
+    const char *const texts[] = {options->user, options->password, options->name};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        if (texts[i] != NULL && strlen(texts[i]) > CLIENT_TEXT_BYTES_MAX) {
+            return "user, password or name is too long";
+        }
+    }
+    return NULL;
+}
+
+static bool copy_text(const char **text_p)
+{
+    if (*text_p == NULL) {
+        return true;
+    }
+    *text_p = strdup(*text_p);
+    return *text_p != NULL;
+}
+
+/* ---- making and ending --------------------------------------------------------------------- */
+
+static void destroy(struct kvasir_client *client)
+{
+    for (uint32_t i = 0; i < GREETING_REACTORS_MAX; i++) {
+        link_destroy(&client->links[i]);
+    }
+    free((void *)(uintptr_t)client->options.address);
+    free((void *)(uintptr_t)client->options.user);
+    free((void *)(uintptr_t)client->options.password);
+    free((void *)(uintptr_t)client->options.name);
+    free(client->regions);
+    client->magic = 0;
+    free(client);
+}
+
+static struct kvasir_client *create(const struct kvasir_options *options)
+{
+    struct kvasir_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return NULL;
+    }
+    client->magic = CLIENT_MAGIC;
+    client->process = getpid();
+    client->options = *options;
+    list_init(&client->requests);
+    list_init(&client->finished);
+    list_init(&client->views);
+    /* Jitter only: another value in every process and client is all it takes. */
+    random_init(&client->random, (uint64_t)clock_mono_us() ^ (uint64_t)client->process << 40);
+    client->regions = calloc(1, sizeof *client->regions);
+    bool address = copy_text(&client->options.address);
+    bool user = copy_text(&client->options.user);
+    bool password = copy_text(&client->options.password);
+    bool name = copy_text(&client->options.name);
+    if (client->regions == NULL || !address || !user || !password || !name) {
+        destroy(client);
+        return NULL;
+    }
+    return client;
+}
+
+/* ---- connecting ---------------------------------------------------------------------------- */
+
+/* Connects one link and waits until it greeted or gave up. */
+static enum kvasir_status bring_up(struct kvasir_client *client, struct link *link)
+{
+    int64_t now_us = clock_mono_us();
+    link_start(link, now_us);
+    engine_settle(client, now_us + (int64_t)client->options.connect_timeout_ms * 2000);
+    if (link->state == LINK_UP) {
+        return KVASIR_OK;
+    }
+    return link->attempt_status != KVASIR_OK ? link->attempt_status : KVASIR_TIMEOUT;
+}
+
+static void learn(struct kvasir_client *client, const struct greeting *greeting)
+{
+    struct kvasir_server_info *info = &client->info;
+    memcpy(info->version, greeting->version, sizeof info->version);
+    memcpy(info->node_id, greeting->node_id, sizeof info->node_id);
+    info->reactor_count = greeting->reactor_count;
+    info->value_bytes_max = greeting->value_bytes_max;
+    info->key_bytes_max = greeting->key_bytes_max;
+    client->lease_ms_max = greeting->lease_ms_max;
+}
+
+/* A server on this host is better reached by its Unix socket. On success the client's shared endpoint
+ * and its first link are the Unix socket's; else everything stays as it was. */
+static void move_to_unix(struct kvasir_client *client)
+{
+    struct link *tcp = client->links[0];
+    const struct greeting *greeting = tcp->greeting;
+    if (!client->options.shm || tcp->is_unix) {
+        return;
+    }
+    if (!greeting->shm || greeting->shm_socket[0] == '\0') {
+        client_explain_shm(client, "the server offers no shared memory");
+        return;
+    }
+    if (!endpoint_is_same_host(tcp->fd)) {
+        client_explain_shm(client, "the server is on another host");
+        return;
+    }
+    struct endpoint tcp_endpoint = client->shared;
+    struct link *local = link_create(client, 0);
+    if (local == NULL || endpoint_of_path(greeting->shm_socket, &client->shared) != KVASIR_OK) {
+        client_explain_shm(client, "the path of the server's socket is too long");
+        link_destroy(&local);
+        return;
+    }
+    local->shm_wanted = true;
+    client->links[0] = local;
+    enum kvasir_status status = bring_up(client, local);
+    bool same = status == KVASIR_OK && strcmp(local->greeting->node_id, greeting->node_id) == 0;
+    if (same && link_has_shm(local)) {
+        link_destroy(&tcp);
+        return;
+    }
+    if (status != KVASIR_OK) {
+        client_explain_shm(client, "%.200s", client->error);
+    } else if (!same) {
+        client_explain_shm(client, "%s belongs to another server", client->shared.text);
+    }
+    client->links[0] = tcp;
+    client->shared = tcp_endpoint;
+    client->retry_at_us = 0;
+    client->backoff_ms = 0;
+    link_destroy(&local);
+}
+
+/* The own endpoint of a reactor, where the server has one. */
+static void set_own_endpoint(struct kvasir_client *client, const struct greeting *greeting,
+                             struct link *link)
+{
+    uint32_t index = link->index;
+    if (endpoint_is_unix(&client->shared)) {
+        if (index < greeting->socket_count && greeting->sockets[index][0] != '\0' &&
+            endpoint_of_path(greeting->sockets[index], &link->own) != KVASIR_OK) {
+            link->own.address_bytes = 0;
+        }
+    } else if (index < greeting->port_count && greeting->ports[index] != 0) {
+        endpoint_of_port(&client->shared, greeting->ports[index], &link->own);
+    }
+}
+
+/* One link per reactor; the first connection stays with the reactor that serves it. */
+static enum kvasir_status spread(struct kvasir_client *client)
+{
+    struct link *first = client->links[0];
+    /* Copied: the links' own greetings change as they connect. */
+    struct greeting *greeting = malloc(sizeof *greeting);
+    if (greeting == NULL) {
+        return KVASIR_NO_MEMORY;
+    }
+    *greeting = *first->greeting;
+    uint32_t count = greeting->reactor_count < GREETING_REACTORS_MAX ? greeting->reactor_count
+                                                                     : GREETING_REACTORS_MAX;
+    uint32_t place = greeting->reactor < count ? greeting->reactor : 0;
+    client->links[0] = NULL;
+    client->links[place] = first;
+    first->index = place;
+    enum kvasir_status status = KVASIR_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i != place) {
+            client->links[i] = link_create(client, i);
+        }
+        if (client->links[i] == NULL) {
+            status = KVASIR_NO_MEMORY;
+            break;
+        }
+        client->links[i]->shm_wanted = first->shm_wanted;
+        set_own_endpoint(client, greeting, client->links[i]);
+    }
+    free(greeting);
+    if (status != KVASIR_OK) {
+        return status;
+    }
+    client->link_count = count;
+    int64_t now_us = clock_mono_us();
+    for (uint32_t i = 0; i < count; i++) {
+        if (i != place) {
+            link_start(client->links[i], now_us);
+        }
+    }
+    engine_settle(client, now_us + (int64_t)client->options.connect_timeout_ms * 2000);
+    /* A reactor that could not be reached is tried again when a key needs it. */
+    return KVASIR_OK;
+}
+
+static enum kvasir_status establish(struct kvasir_client *client)
+{
+    client->links[0] = link_create(client, 0);
+    if (client->links[0] == NULL) {
+        return KVASIR_NO_MEMORY;
+    }
+    client->link_count = 1;
+    client->links[0]->shm_wanted = client->options.shm;
+    enum kvasir_status status = bring_up(client, client->links[0]);
+    if (status != KVASIR_OK) {
+        return status;
+    }
+    learn(client, client->links[0]->greeting);
+    if (!client->options.shm) {
+        client_explain_shm(client, "shared memory is switched off by the options");
+    } else if (client->links[0]->is_unix && !client->links[0]->greeting->shm) {
+        client_explain_shm(client, "the server offers no shared memory");
+    }
+    move_to_unix(client);
+    status = spread(client);
+    client->info.shm = status == KVASIR_OK && link_has_shm(client->links[0]);
+    return status;
+}
+
+static void write_error(char *error, size_t capacity, const char *text)
+{
+    if (error != NULL && capacity > 0) {
+        size_t length = strlen(text) < capacity - 1 ? strlen(text) : capacity - 1;
+        memcpy(error, text, length);
+        error[length] = '\0';
+    }
+}
+
+enum kvasir_status kvasir_connect(const struct kvasir_options *options, char *error,
+                                  size_t error_capacity, struct kvasir_client **client_p)
+{
+    const char *reason = refuse_options(options);
+    if (reason != NULL) {
+        write_error(error, error_capacity, reason);
+        return KVASIR_INVALID;
+    }
+    struct endpoint endpoint;
+    enum kvasir_status status = endpoint_parse(options->address, &endpoint, &reason);
+    if (status != KVASIR_OK) {
+        char text[CLIENT_ERROR_BYTES_MAX];
+        (void)snprintf(text, sizeof text, "%.160s: %s",
+                       options->address == NULL ? "(no address)" : options->address, reason);
+        write_error(error, error_capacity, text);
+        return status;
+    }
+    struct kvasir_client *client = create(options);
+    if (client == NULL) {
+        write_error(error, error_capacity, "out of memory");
+        return KVASIR_NO_MEMORY;
+    }
+    client->shared = endpoint;
+    status = establish(client);
+    if (status != KVASIR_OK) {
+        if (client->error[0] == '\0') {
+            client_explain(client, "%s: %s", client->shared.text, kvasir_status_name(status));
+        }
+        write_error(error, error_capacity, client->error);
+        destroy(client);
+        return status;
+    }
+    client->error[0] = '\0';
+    client->retry_at_us = 0;
+    *client_p = client;
+    return KVASIR_OK;
+}
+
+static void free_finished(struct kvasir_client *client)
+{
+    list_foreach_safe (member, after, &client->finished) {
+        struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
+        batch_destroy(&request);
+    }
+}
+
+void kvasir_close(struct kvasir_client **client_p)
+{
+    if (client_p == NULL || *client_p == NULL) {
+        return;
+    }
+    struct kvasir_client *client = *client_p;
+    *client_p = NULL;
+    CHECK_MAGIC(client, CLIENT_MAGIC);
+    bool own_process = client_is_usable(client);
+    /* In a forked child the descriptors are copies: they are closed and nothing is sent on them. */
+    for (uint32_t i = 0; own_process && i < client->link_count; i++) {
+        if (client->links[i]->state == LINK_UP) {
+            pipeline_release(client->links[i]);
+            link_flush(client->links[i], clock_mono_us());
+        }
+    }
+    list_foreach_safe (member, after, &client->requests) {
+        struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
+        engine_withdraw(client, request, KVASIR_CANCELLED);
+    }
+    free_finished(client);
+    view_detach_all(client);
+    destroy(client);
+}
+
+/* ---- facts --------------------------------------------------------------------------------- */
+
+enum kvasir_path kvasir_path(const struct kvasir_client *client)
+{
+    return client->last_path;
+}
+
+const char *kvasir_path_name(enum kvasir_path path)
+{
+    switch (path) {
+    case KVASIR_PATH_NONE:
+        return "none";
+    case KVASIR_PATH_TCP:
+        return "tcp";
+    case KVASIR_PATH_UNIX:
+        return "unix";
+    case KVASIR_PATH_SHM:
+        return "shm";
+    }
+    return "none"; /* a number from outside */
+}
+
+const char *kvasir_error(const struct kvasir_client *client)
+{
+    return client->error;
+}
+
+void kvasir_counters(const struct kvasir_client *client, struct kvasir_counters *counters_p)
+{
+    *counters_p = client->counters;
+}
+
+void kvasir_server_info(const struct kvasir_client *client, struct kvasir_server_info *info_p)
+{
+    *info_p = client->info;
+}
+
+const char *kvasir_version(void)
+{
+    return KVASIR_VERSION;
+}
