@@ -133,10 +133,10 @@ static enum kvasir_status take_put(struct link *link, struct link_command *comma
         if (stored) {
             enum kvasir_path path =
                 command->kind == LINK_COMMIT ? KVASIR_PATH_SHM : inline_path(link);
-            item->length_bytes = batch_payload_bytes(item);
+            item->length_bytes = job_payload_bytes(item);
             client_count_payload(link->client, item, true, path, item->length_bytes);
         }
-        batch_answer(request, command->first, stored ? KVASIR_OK : KVASIR_EXISTS);
+        job_answer(request, command->first, stored ? KVASIR_OK : KVASIR_EXISTS);
     }
     return KVASIR_OK;
 }
@@ -145,12 +145,12 @@ static void got_payload(struct link *link, struct link_command *command, uint64_
 {
     struct kvasir_item *item = item_of(command);
     item->length_bytes = length_bytes;
-    if (batch_payload_bytes(item) < length_bytes) {
-        batch_answer(command->request, command->first, KVASIR_TOO_SMALL);
+    if (job_payload_bytes(item) < length_bytes) {
+        job_answer(command->request, command->first, KVASIR_TOO_SMALL);
         return;
     }
     client_count_payload(link->client, item, false, inline_path(link), length_bytes);
-    batch_answer(command->request, command->first, KVASIR_OK);
+    job_answer(command->request, command->first, KVASIR_OK);
 }
 
 static enum kvasir_status take_get(struct link *link, struct link_command *command,
@@ -163,8 +163,8 @@ static enum kvasir_status take_get(struct link *link, struct link_command *comma
     uint64_t length = token->kind == REPLY_BULK ? token->text.length_bytes : token->count;
     if (token->kind == REPLY_BULK || token->kind == REPLY_BULK_HEADER) {
         if (request != NULL) {
-            segments = batch_segments(item_of(command), &count);
-            discard = batch_payload_bytes(item_of(command)) < length;
+            segments = job_segments(item_of(command), &count);
+            discard = job_payload_bytes(item_of(command)) < length;
         }
         struct segment_cursor cursor;
         segment_init(&cursor, segments, count);
@@ -186,7 +186,7 @@ static enum kvasir_status take_get(struct link *link, struct link_command *comma
         return KVASIR_PROTOCOL;
     }
     if (request != NULL) {
-        batch_answer(request, command->first, KVASIR_NOT_FOUND);
+        job_answer(request, command->first, KVASIR_NOT_FOUND);
     }
     return KVASIR_OK;
 }
@@ -205,8 +205,8 @@ static enum kvasir_status take_delete(struct link_command *command, const struct
         return KVASIR_PROTOCOL;
     }
     if (command->request != NULL) {
-        batch_answer(command->request, command->first,
-                     token->number > 0 ? KVASIR_OK : KVASIR_NOT_FOUND);
+        job_answer(command->request, command->first,
+                   token->number > 0 ? KVASIR_OK : KVASIR_NOT_FOUND);
     }
     return KVASIR_OK;
 }
@@ -220,7 +220,7 @@ static void match_item(struct link *link, const struct link_command *command, bo
     if (request != NULL) {
         uint32_t index = answer->item;
         answer->item = request->work[index].next;
-        batch_answer(request, index, present ? KVASIR_OK : KVASIR_NOT_FOUND);
+        job_answer(request, index, present ? KVASIR_OK : KVASIR_NOT_FOUND);
     }
     answer->answered++;
 }
@@ -345,7 +345,7 @@ static enum kvasir_status take_stat(struct link *link, struct link_command *comm
     struct kvasir_request *request = command->request;
     if (token->depth == 0 && token->kind == REPLY_NULL) {
         if (request != NULL) {
-            batch_answer(request, command->first, KVASIR_NOT_FOUND);
+            job_answer(request, command->first, KVASIR_NOT_FOUND);
         }
         return KVASIR_OK;
     }
@@ -369,7 +369,7 @@ static enum kvasir_status take_stat(struct link *link, struct link_command *comm
     if (token->ends_reply && request != NULL) {
         request->stats[command->first] = answer->stat;
         request->items[command->first].length_bytes = answer->stat.length_bytes;
-        batch_answer(request, command->first, KVASIR_OK);
+        job_answer(request, command->first, KVASIR_OK);
     }
     return KVASIR_OK;
 }
@@ -388,12 +388,12 @@ static void refused(struct link *link, struct link_command *command, uint32_t in
     if (command->kind == LINK_COMMIT) {
         final = status != KVASIR_EXPIRED && status != KVASIR_NOT_FOUND;
     }
-    if (by_shm && !final && request->call != BATCH_VIEW) {
+    if (by_shm && !final && request->call != JOB_VIEW) {
         link->client->counters.path_fallbacks++;
-        batch_requeue(request, index, BATCH_INLINE);
+        job_requeue(request, index, JOB_INLINE);
         return;
     }
-    batch_answer(request, index, status);
+    job_answer(request, index, status);
 }
 
 static void take_error(struct link *link, struct link_command *command,
@@ -487,9 +487,9 @@ static void abandon_queued_commits(struct link *link)
     list_foreach (member, &link->client->requests) {
         struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
         uint32_t index = request->queues[link->index].head;
-        while (index != BATCH_NONE) {
-            if (request->work[index].mode == BATCH_COMMIT) {
-                request->work[index].mode = BATCH_FIRST;
+        while (index != JOB_NONE) {
+            if (request->work[index].mode == JOB_COMMIT) {
+                request->work[index].mode = JOB_FIRST;
                 request->work[index].staging_bytes = 0;
             }
             index = request->work[index].next;
@@ -513,7 +513,7 @@ void answer_abandon(struct link *link, enum kvasir_status status)
         uint32_t left = command->count - (current ? link->answer.answered : 0);
         while (left > 0) {
             uint32_t next = request->work[index].next;
-            batch_fail(request, index, status);
+            job_fail(request, index, status);
             index = next;
             left--;
         }

@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* Submits, drives the engine until done, and returns the batch's status. */
-static enum kvasir_status run(struct kvasir_client *client, const struct batch_spec *spec,
+static enum kvasir_status run(struct kvasir_client *client, const struct job_spec *spec,
                               size_t *match_count_p)
 {
     if (!client_is_usable(client)) {
         return KVASIR_INVALID;
     }
     struct kvasir_request *request;
-    enum kvasir_status status = batch_create(client, spec, clock_mono_us(), &request);
+    enum kvasir_status status = job_create(client, spec, clock_mono_us(), &request);
     if (status != KVASIR_OK) {
         return status == KVASIR_AGAIN ? KVASIR_BUSY : status;
     }
@@ -22,11 +22,11 @@ static enum kvasir_status run(struct kvasir_client *client, const struct batch_s
     if (match_count_p != NULL && status == KVASIR_OK) {
         *match_count_p = request->match_count;
     }
-    batch_destroy(&request);
+    job_destroy(&request);
     return status;
 }
 
-static enum kvasir_status run_one(struct kvasir_client *client, struct batch_spec *spec)
+static enum kvasir_status run_one(struct kvasir_client *client, struct job_spec *spec)
 {
     spec->item_count = 1;
     enum kvasir_status status = run(client, spec, NULL);
@@ -45,8 +45,8 @@ enum kvasir_status kvasir_put(struct kvasir_client *client, const void *key,
         .key = key,
         .key_length_bytes = key_length_bytes,
         .segment = {.iov_base = (void *)(uintptr_t)data, .iov_len = length_bytes}};
-    struct batch_spec spec = {
-        .call = BATCH_PUT, .items = &item, .put = options, .timeout_ms = timeout_ms};
+    struct job_spec spec = {
+        .call = JOB_PUT, .items = &item, .put = options, .timeout_ms = timeout_ms};
     return run_one(client, &spec);
 }
 
@@ -54,11 +54,11 @@ enum kvasir_status kvasir_put_batch(struct kvasir_client *client, struct kvasir_
                                     size_t item_count, const struct kvasir_put_options *options,
                                     uint32_t timeout_ms)
 {
-    struct batch_spec spec = {.call = BATCH_PUT,
-                              .items = items,
-                              .item_count = item_count,
-                              .put = options,
-                              .timeout_ms = timeout_ms};
+    struct job_spec spec = {.call = JOB_PUT,
+                            .items = items,
+                            .item_count = item_count,
+                            .put = options,
+                            .timeout_ms = timeout_ms};
     return run(client, &spec, NULL);
 }
 
@@ -72,7 +72,7 @@ enum kvasir_status kvasir_get(struct kvasir_client *client, const void *key,
     struct kvasir_item item = {.key = key,
                                .key_length_bytes = key_length_bytes,
                                .segment = {.iov_base = buffer, .iov_len = capacity_bytes}};
-    struct batch_spec spec = {.call = BATCH_GET, .items = &item, .timeout_ms = timeout_ms};
+    struct job_spec spec = {.call = JOB_GET, .items = &item, .timeout_ms = timeout_ms};
     enum kvasir_status status = run_one(client, &spec);
     if (length_bytes_p != NULL && (status == KVASIR_OK || status == KVASIR_TOO_SMALL)) {
         *length_bytes_p = item.length_bytes;
@@ -83,8 +83,8 @@ enum kvasir_status kvasir_get(struct kvasir_client *client, const void *key,
 enum kvasir_status kvasir_get_batch(struct kvasir_client *client, struct kvasir_item *items,
                                     size_t item_count, uint32_t timeout_ms)
 {
-    struct batch_spec spec = {
-        .call = BATCH_GET, .items = items, .item_count = item_count, .timeout_ms = timeout_ms};
+    struct job_spec spec = {
+        .call = JOB_GET, .items = items, .item_count = item_count, .timeout_ms = timeout_ms};
     return run(client, &spec, NULL);
 }
 
@@ -103,8 +103,8 @@ enum kvasir_status kvasir_get_view(struct kvasir_client *client, const void *key
 {
     struct kvasir_item item = {.key = key, .key_length_bytes = key_length_bytes};
     struct kvasir_view *view = NULL;
-    struct batch_spec spec = {
-        .call = BATCH_VIEW, .items = &item, .timeout_ms = timeout_ms, .views = &view};
+    struct job_spec spec = {
+        .call = JOB_VIEW, .items = &item, .timeout_ms = timeout_ms, .views = &view};
     enum kvasir_status status = run_one(client, &spec);
     explain_unsupported(client, status);
     if (status == KVASIR_OK) {
@@ -117,11 +117,11 @@ enum kvasir_status kvasir_get_view_batch(struct kvasir_client *client, struct kv
                                          size_t item_count, struct kvasir_view **views,
                                          uint32_t timeout_ms)
 {
-    struct batch_spec spec = {.call = BATCH_VIEW,
-                              .items = items,
-                              .item_count = item_count,
-                              .timeout_ms = timeout_ms,
-                              .views = views};
+    struct job_spec spec = {.call = JOB_VIEW,
+                            .items = items,
+                            .item_count = item_count,
+                            .timeout_ms = timeout_ms,
+                            .views = views};
     if (views == NULL && item_count > 0) {
         return KVASIR_INVALID;
     }
@@ -140,15 +140,15 @@ enum kvasir_status kvasir_exists(struct kvasir_client *client, const void *key,
                                  size_t key_length_bytes, uint32_t timeout_ms)
 {
     struct kvasir_item item = {.key = key, .key_length_bytes = key_length_bytes};
-    struct batch_spec spec = {.call = BATCH_EXISTS, .items = &item, .timeout_ms = timeout_ms};
+    struct job_spec spec = {.call = JOB_EXISTS, .items = &item, .timeout_ms = timeout_ms};
     return run_one(client, &spec);
 }
 
 enum kvasir_status kvasir_exists_batch(struct kvasir_client *client, struct kvasir_item *items,
                                        size_t item_count, uint32_t timeout_ms)
 {
-    struct batch_spec spec = {
-        .call = BATCH_EXISTS, .items = items, .item_count = item_count, .timeout_ms = timeout_ms};
+    struct job_spec spec = {
+        .call = JOB_EXISTS, .items = items, .item_count = item_count, .timeout_ms = timeout_ms};
     return run(client, &spec, NULL);
 }
 
@@ -156,11 +156,11 @@ enum kvasir_status kvasir_match(struct kvasir_client *client, struct kvasir_item
                                 size_t item_count, uint32_t pin_ms, size_t *match_count_p,
                                 uint32_t timeout_ms)
 {
-    struct batch_spec spec = {.call = BATCH_MATCH,
-                              .items = items,
-                              .item_count = item_count,
-                              .pin_ms = pin_ms,
-                              .timeout_ms = timeout_ms};
+    struct job_spec spec = {.call = JOB_MATCH,
+                            .items = items,
+                            .item_count = item_count,
+                            .pin_ms = pin_ms,
+                            .timeout_ms = timeout_ms};
     return run(client, &spec, match_count_p);
 }
 
@@ -168,15 +168,15 @@ enum kvasir_status kvasir_delete(struct kvasir_client *client, const void *key,
                                  size_t key_length_bytes, uint32_t timeout_ms)
 {
     struct kvasir_item item = {.key = key, .key_length_bytes = key_length_bytes};
-    struct batch_spec spec = {.call = BATCH_DELETE, .items = &item, .timeout_ms = timeout_ms};
+    struct job_spec spec = {.call = JOB_DELETE, .items = &item, .timeout_ms = timeout_ms};
     return run_one(client, &spec);
 }
 
 enum kvasir_status kvasir_delete_batch(struct kvasir_client *client, struct kvasir_item *items,
                                        size_t item_count, uint32_t timeout_ms)
 {
-    struct batch_spec spec = {
-        .call = BATCH_DELETE, .items = items, .item_count = item_count, .timeout_ms = timeout_ms};
+    struct job_spec spec = {
+        .call = JOB_DELETE, .items = items, .item_count = item_count, .timeout_ms = timeout_ms};
     return run(client, &spec, NULL);
 }
 
@@ -186,8 +186,8 @@ enum kvasir_status kvasir_stat(struct kvasir_client *client, const void *key,
 {
     struct kvasir_item item = {.key = key, .key_length_bytes = key_length_bytes};
     struct kvasir_stat stat;
-    struct batch_spec spec = {
-        .call = BATCH_STAT, .items = &item, .timeout_ms = timeout_ms, .stats = &stat};
+    struct job_spec spec = {
+        .call = JOB_STAT, .items = &item, .timeout_ms = timeout_ms, .stats = &stat};
     enum kvasir_status status = run_one(client, &spec);
     if (status == KVASIR_OK) {
         *stat_p = stat;
@@ -202,10 +202,10 @@ enum kvasir_status kvasir_stat_batch(struct kvasir_client *client, struct kvasir
     if (stats == NULL && item_count > 0) {
         return KVASIR_INVALID;
     }
-    struct batch_spec spec = {.call = BATCH_STAT,
-                              .items = items,
-                              .item_count = item_count,
-                              .timeout_ms = timeout_ms,
-                              .stats = stats};
+    struct job_spec spec = {.call = JOB_STAT,
+                            .items = items,
+                            .item_count = item_count,
+                            .timeout_ms = timeout_ms,
+                            .stats = stats};
     return run(client, &spec, NULL);
 }

@@ -356,7 +356,7 @@ static void free_finished(struct kvasir_client *client)
 {
     list_foreach_safe (member, after, &client->finished) {
         struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
-        batch_destroy(&request);
+        job_destroy(&request);
     }
 }
 

@@ -5,8 +5,8 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "base/random.h"
-#include "client/batch.h"
 #include "client/endpoint.h"
+#include "client/job.h"
 #include "client/link.h"
 #include "client/shm_map.h"
 

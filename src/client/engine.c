@@ -23,7 +23,7 @@ static void start_or_refuse(struct link *link, int64_t now_us)
                    client->shared.text, (long long)(client->retry_at_us - now_us) / 1000 + 1);
     list_foreach_safe (member, after, &client->requests) {
         struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
-        batch_fail_queue(request, link->index, KVASIR_CLOSED);
+        job_fail_queue(request, link->index, KVASIR_CLOSED);
     }
 }
 
@@ -98,8 +98,8 @@ static void orphan(struct link *link, struct kvasir_request *request)
 static void abort_queued_commits(struct link *link, struct kvasir_request *request)
 {
     uint32_t index = request->queues[link->index].head;
-    while (index != BATCH_NONE) {
-        if (request->work[index].mode == BATCH_COMMIT) {
+    while (index != JOB_NONE) {
+        if (request->work[index].mode == JOB_COMMIT) {
             grant_staging_done(link, request, index);
             pipeline_abort(link, request->work[index].grant_id);
         }
@@ -120,7 +120,7 @@ void engine_withdraw(struct kvasir_client *client, struct kvasir_request *reques
         }
     }
     if (!request->finished) {
-        batch_fail_all(request, status);
+        job_fail_all(request, status);
     }
 }
 
@@ -140,7 +140,7 @@ static void expire(struct kvasir_client *client, struct kvasir_request *request,
     bool silent = false;
     for (uint32_t i = 0; i < client->link_count; i++) {
         struct link *link = client->links[i];
-        bool waiting = request->queues[i].head != BATCH_NONE;
+        bool waiting = request->queues[i].head != JOB_NONE;
         if (link->state != LINK_DOWN && (is_busy_with(link, request) || waiting)) {
             silent = silent || is_silent(link, request, now_us);
             link_drop(link, KVASIR_TIMEOUT);
@@ -156,7 +156,7 @@ static void expire(struct kvasir_client *client, struct kvasir_request *request,
         client_back_off(client, now_us);
     }
     if (!request->finished) {
-        batch_fail_all(request, KVASIR_TIMEOUT);
+        job_fail_all(request, KVASIR_TIMEOUT);
     }
 }
 

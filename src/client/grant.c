@@ -104,7 +104,7 @@ static enum kvasir_status lease_done(struct link *link, const struct link_comman
         answer->status = KVASIR_EXPIRED;
         link->client->counters.leases_expired++;
     }
-    if (request->call == BATCH_VIEW) {
+    if (request->call == JOB_VIEW) {
         view_done(link, request, index);
     } else {
         link_release_later(link, answer->grant_id, answer->length_bytes);
@@ -115,10 +115,10 @@ static enum kvasir_status lease_done(struct link *link, const struct link_comman
     }
     if (answer->status == KVASIR_EXPIRED && request->work[index].lease_tries == 0) {
         request->work[index].lease_tries = 1;
-        batch_requeue(request, index, BATCH_LEASE);
+        job_requeue(request, index, JOB_LEASE);
         return KVASIR_OK;
     }
-    batch_answer(request, index, answer->status);
+    job_answer(request, index, answer->status);
     return KVASIR_OK;
 }
 
@@ -127,7 +127,7 @@ static enum kvasir_status lease_absent(struct link *link, const struct link_comm
     uint32_t index = link->answer.item;
     next_item(link, command);
     if (command->request != NULL) {
-        batch_answer(command->request, index, KVASIR_NOT_FOUND);
+        job_answer(command->request, index, KVASIR_NOT_FOUND);
     }
     return KVASIR_OK;
 }
@@ -140,13 +140,13 @@ static void lease_open(struct link *link, const struct link_command *command)
     if (request == NULL) {
         return;
     }
-    if (request->call == BATCH_VIEW) {
+    if (request->call == JOB_VIEW) {
         answer->view = view_create(link, answer->length_bytes, command->deadline_us);
         answer->status = answer->view == NULL ? KVASIR_NO_MEMORY : KVASIR_OK;
         return;
     }
     uint32_t count;
-    const struct iovec *segments = batch_segments(&request->items[answer->item], &count);
+    const struct iovec *segments = job_segments(&request->items[answer->item], &count);
     segment_init(&answer->cursor, segments, count);
     if (segment_total_bytes(segments, count) < answer->length_bytes) {
         answer->status = KVASIR_TOO_SMALL;
@@ -249,7 +249,7 @@ static enum kvasir_status reserve_done(struct link *link, const struct link_comm
         return KVASIR_PROTOCOL;
     }
     request->work[command->first].grant_id = answer->grant_id;
-    batch_requeue(request, command->first, BATCH_COMMIT);
+    job_requeue(request, command->first, JOB_COMMIT);
     return KVASIR_OK;
 }
 
@@ -273,7 +273,7 @@ static enum kvasir_status reserve_field(struct link *link, const struct link_com
     if (command->request != NULL) {
         uint32_t count;
         const struct iovec *segments =
-            batch_segments(&command->request->items[command->first], &count);
+            job_segments(&command->request->items[command->first], &count);
         segment_init(&answer->cursor, segments, count);
         answer->length_bytes = segment_total_bytes(segments, count);
     }
@@ -291,7 +291,7 @@ enum kvasir_status grant_reserve_token(struct link *link, struct link_command *c
         }
         if (command->request != NULL) {
             grant_staging_done(link, command->request, command->first);
-            batch_answer(command->request, command->first, KVASIR_EXISTS);
+            job_answer(command->request, command->first, KVASIR_EXISTS);
         }
         return KVASIR_OK;
     }

@@ -144,7 +144,7 @@ void link_give_up(struct link *link, enum kvasir_status status, int64_t now_us)
     client_back_off(client, now_us);
     list_foreach_safe (member, after, &client->requests) {
         struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
-        batch_fail_queue(request, link->index, status);
+        job_fail_queue(request, link->index, status);
     }
 }
 

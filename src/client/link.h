@@ -49,7 +49,7 @@ enum link_command_kind {
 
 struct link_command {
     enum link_command_kind kind;
-    uint32_t first;                 /* item index; further items by batch_item.next */
+    uint32_t first;                 /* item index; further items by job_item.next */
     uint32_t count;                 /* items */
     struct kvasir_request *request; /* borrowed; NULL: of the link itself, or withdrawn */
     size_t weight_bytes;            /* payload expected to move by the socket */

@@ -36,7 +36,7 @@ bool pipeline_has_work(const struct link *link)
 {
     list_foreach (member, &link->client->requests) {
         const struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
-        if (request->queues[link->index].head != BATCH_NONE) {
+        if (request->queues[link->index].head != JOB_NONE) {
             return true;
         }
     }
@@ -89,10 +89,10 @@ void pipeline_hello(struct link *link)
         outbox_add_text(outbox, "SETNAME");
         outbox_add_text(outbox, options->name);
     }
-    (void)push(link, LINK_HELLO, NULL, BATCH_NONE, 0);
+    (void)push(link, LINK_HELLO, NULL, JOB_NONE, 0);
     outbox_add_array(outbox, 1);
     outbox_add_text(outbox, "KV.HELLO");
-    (void)push(link, LINK_KV_HELLO, NULL, BATCH_NONE, 0);
+    (void)push(link, LINK_KV_HELLO, NULL, JOB_NONE, 0);
 }
 
 void pipeline_connect_shm(struct link *link)
@@ -103,7 +103,7 @@ void pipeline_connect_shm(struct link *link)
     outbox_add_text(outbox, "SHM");
     outbox_add_text(outbox, "STAGING");
     outbox_add_number(outbox, link->client->options.staging_bytes);
-    (void)push(link, LINK_CONNECT_SHM, NULL, BATCH_NONE, 0);
+    (void)push(link, LINK_CONNECT_SHM, NULL, JOB_NONE, 0);
 }
 
 void pipeline_abort(struct link *link, uint64_t reservation_id)
@@ -114,7 +114,7 @@ void pipeline_abort(struct link *link, uint64_t reservation_id)
         outbox_add_array(&link->outbox, 2);
         outbox_add_text(&link->outbox, "KV.ABORT");
         outbox_add_number(&link->outbox, reservation_id);
-        (void)push(link, LINK_ABORT, NULL, BATCH_NONE, 0);
+        (void)push(link, LINK_ABORT, NULL, JOB_NONE, 0);
     }
 }
 
@@ -134,7 +134,7 @@ void pipeline_release(struct link *link)
             outbox_add_number(outbox, link->releases[link->release_count - 1 - i]);
         }
         link->release_count -= count;
-        (void)push(link, LINK_RELEASE, NULL, BATCH_NONE, 0);
+        (void)push(link, LINK_RELEASE, NULL, JOB_NONE, 0);
     }
     if (link->release_count == 0) {
         link->release_bytes = 0;
@@ -154,7 +154,7 @@ static uint32_t put_option_count(const struct kvasir_put_options *put, struct sl
 static struct slice parent_of(const struct kvasir_request *request, uint32_t index)
 {
     if (request->put.chain && index > 0) {
-        return batch_key(&request->items[index - 1]);
+        return job_key(&request->items[index - 1]);
     }
     return slice_of(request->put.parent, request->put.parent_length_bytes);
 }
@@ -162,7 +162,7 @@ static struct slice parent_of(const struct kvasir_request *request, uint32_t ind
 static void add_digest(struct outbox *outbox, const struct kvasir_item *item)
 {
     uint32_t count;
-    const struct iovec *segments = batch_segments(item, &count);
+    const struct iovec *segments = job_segments(item, &count);
     char text[DIGEST_TEXT_BYTES];
     digest_to_text(digest_of_segments(segments, count), text);
     outbox_add_slice(outbox, slice_of(text, sizeof text));
@@ -198,18 +198,18 @@ static bool add_put(struct link *link, struct kvasir_request *request)
 {
     uint32_t index = request->queues[link->index].head;
     const struct kvasir_item *item = &request->items[index];
-    size_t length = batch_payload_bytes(item);
+    size_t length = job_payload_bytes(item);
     if (!has_room(link, length, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
         return false;
     }
-    (void)batch_take(request, link->index);
+    (void)job_take(request, link->index);
     uint32_t count;
-    const struct iovec *segments = batch_segments(item, &count);
+    const struct iovec *segments = job_segments(item, &count);
     bool checksum = request->put.checksum;
     outbox_add_array(&link->outbox,
                      3 + put_option_count(&request->put, parent_of(request, index), checksum));
     outbox_add_text(&link->outbox, "KV.SET");
-    outbox_add_slice(&link->outbox, batch_key(item));
+    outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_payload(&link->outbox, segments, count, length);
     add_put_options(&link->outbox, request, index, checksum);
     weigh(link, push(link, LINK_PUT, request, index, 1), length);
@@ -220,7 +220,7 @@ static bool add_reserve(struct link *link, struct kvasir_request *request, int64
 {
     uint32_t index = request->queues[link->index].head;
     const struct kvasir_item *item = &request->items[index];
-    size_t length = batch_payload_bytes(item);
+    size_t length = job_payload_bytes(item);
     size_t staging = (length + PIPELINE_STAGING_GRAIN - 1) & ~(size_t)(PIPELINE_STAGING_GRAIN - 1);
     /* Half of the staging memory is left as slack for the server's own rounding, unless the value
      * alone takes more. */
@@ -231,14 +231,14 @@ static bool add_reserve(struct link *link, struct kvasir_request *request, int64
     if (!has_room(link, 0, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
         return false;
     }
-    (void)batch_take(request, link->index);
-    request->work[index].mode = BATCH_RESERVE;
+    (void)job_take(request, link->index);
+    request->work[index].mode = JOB_RESERVE;
     request->work[index].staging_bytes = staging;
     link->staging_used_bytes += staging;
     outbox_add_array(&link->outbox,
                      3 + put_option_count(&request->put, parent_of(request, index), false));
     outbox_add_text(&link->outbox, "KV.RESERVE");
-    outbox_add_slice(&link->outbox, batch_key(item));
+    outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_number(&link->outbox, length);
     add_put_options(&link->outbox, request, index, false);
     push(link, LINK_RESERVE, request, index, 1)->deadline_us = now_us;
@@ -250,7 +250,7 @@ static bool add_commit(struct link *link, struct kvasir_request *request)
     if (!has_room(link, 0, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
         return false;
     }
-    uint32_t index = batch_take(request, link->index);
+    uint32_t index = job_take(request, link->index);
     bool checksum = request->put.checksum;
     outbox_add_array(&link->outbox, checksum ? 3 : 2);
     outbox_add_text(&link->outbox, "KV.COMMIT");
@@ -270,10 +270,10 @@ static bool add_single(struct link *link, struct kvasir_request *request, const 
     if (!has_room(link, weight, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
         return false;
     }
-    uint32_t index = batch_take(request, link->index);
+    uint32_t index = job_take(request, link->index);
     outbox_add_array(&link->outbox, 2);
     outbox_add_text(&link->outbox, name);
-    outbox_add_slice(&link->outbox, batch_key(&request->items[index]));
+    outbox_add_slice(&link->outbox, job_key(&request->items[index]));
     weigh(link, push(link, kind, request, index, 1), weight);
     return true;
 }
@@ -281,7 +281,7 @@ static bool add_single(struct link *link, struct kvasir_request *request, const 
 static bool add_get(struct link *link, struct kvasir_request *request)
 {
     uint32_t index = request->queues[link->index].head;
-    size_t capacity = batch_payload_bytes(&request->items[index]);
+    size_t capacity = job_payload_bytes(&request->items[index]);
     size_t weight = capacity < PIPELINE_GET_WEIGHT_MAX ? capacity : PIPELINE_GET_WEIGHT_MAX;
     return add_single(link, request, "KV.GET", LINK_GET, weight);
 }
@@ -291,12 +291,12 @@ static bool add_get(struct link *link, struct kvasir_request *request)
 static bool wants_lease(const struct link *link, const struct kvasir_request *request,
                         uint32_t index)
 {
-    const struct batch_item *work = &request->work[index];
-    if (work->mode == BATCH_INLINE || !link_has_shm(link)) {
+    const struct job_item *work = &request->work[index];
+    if (work->mode == JOB_INLINE || !link_has_shm(link)) {
         return false;
     }
-    return request->call == BATCH_VIEW ||
-           batch_payload_bytes(&request->items[index]) >= PIPELINE_SHM_BYTES_MIN;
+    return request->call == JOB_VIEW ||
+           job_payload_bytes(&request->items[index]) >= PIPELINE_SHM_BYTES_MIN;
 }
 
 /* How many of the queued items one command takes; 0: no room now. */
@@ -307,7 +307,7 @@ static uint32_t count_keys(struct link *link, const struct kvasir_request *reque
     uint32_t long_keys = 0;
     size_t bytes = PIPELINE_SINGLE_BYTES;
     uint32_t index = request->queues[link->index].head;
-    while (index != BATCH_NONE && count < count_max) {
+    while (index != JOB_NONE && count < count_max) {
         size_t key_bytes = request->items[index].key_length_bytes;
         bool is_long = key_bytes > OUTBOX_COPY_BYTES_MAX;
         bytes += RESP_HEADER_BYTES_MAX + (is_long ? 0 : key_bytes);
@@ -325,12 +325,12 @@ static uint32_t count_keys(struct link *link, const struct kvasir_request *reque
 /* Takes count items off the queue, chained by next, and encodes their keys. */
 static uint32_t add_keys(struct link *link, struct kvasir_request *request, uint32_t count)
 {
-    uint32_t first = BATCH_NONE;
-    uint32_t last = BATCH_NONE;
+    uint32_t first = JOB_NONE;
+    uint32_t last = JOB_NONE;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = batch_take(request, link->index);
-        outbox_add_slice(&link->outbox, batch_key(&request->items[index]));
-        if (first == BATCH_NONE) {
+        uint32_t index = job_take(request, link->index);
+        outbox_add_slice(&link->outbox, job_key(&request->items[index]));
+        if (first == JOB_NONE) {
             first = index;
         } else {
             request->work[last].next = index;
@@ -346,7 +346,7 @@ static bool add_match(struct link *link, struct kvasir_request *request)
     if (count == 0) {
         return false;
     }
-    bool pin = request->call == BATCH_MATCH && request->pin_ms > 0;
+    bool pin = request->call == JOB_MATCH && request->pin_ms > 0;
     outbox_add_array(&link->outbox, 3 + (pin ? 2 : 0) + count);
     outbox_add_text(&link->outbox, "KV.MATCH");
     if (pin) {
@@ -355,7 +355,7 @@ static bool add_match(struct link *link, struct kvasir_request *request)
     }
     outbox_add_text(&link->outbox, "POLICY");
     /* A prefix is one walk that ends at the first hole; it can only be asked of one reactor. */
-    outbox_add_text(&link->outbox, request->call == BATCH_MATCH && link->client->link_count == 1
+    outbox_add_text(&link->outbox, request->call == JOB_MATCH && link->client->link_count == 1
                                        ? "PREFIX"
                                        : "EACH");
     uint32_t first = add_keys(link, request, count);
@@ -371,7 +371,7 @@ static bool add_lease(struct link *link, struct kvasir_request *request, int64_t
     }
     const struct kvasir_client *client = link->client;
     uint32_t lease_ms = client->options.lease_ms;
-    if (request->call == BATCH_GET && lease_ms > PIPELINE_GET_LEASE_MS) {
+    if (request->call == JOB_GET && lease_ms > PIPELINE_GET_LEASE_MS) {
         lease_ms = PIPELINE_GET_LEASE_MS;
     }
     if (client->lease_ms_max > 0 && lease_ms > client->lease_ms_max) {
@@ -398,9 +398,9 @@ static bool add_any_get(struct link *link, struct kvasir_request *request, uint3
     if (wants_lease(link, request, index)) {
         return add_lease(link, request, now_us);
     }
-    if (request->call == BATCH_VIEW) {
-        (void)batch_take(request, link->index);
-        batch_answer(request, index, KVASIR_UNSUPPORTED);
+    if (request->call == JOB_VIEW) {
+        (void)job_take(request, link->index);
+        job_answer(request, index, KVASIR_UNSUPPORTED);
         return true;
     }
     return add_get(link, request);
@@ -409,13 +409,13 @@ static bool add_any_get(struct link *link, struct kvasir_request *request, uint3
 static bool add_any_put(struct link *link, struct kvasir_request *request, uint32_t index,
                         int64_t now_us)
 {
-    const struct batch_item *work = &request->work[index];
-    if (work->mode == BATCH_COMMIT) {
+    const struct job_item *work = &request->work[index];
+    if (work->mode == JOB_COMMIT) {
         return add_commit(link, request);
     }
-    size_t length = batch_payload_bytes(&request->items[index]);
+    size_t length = job_payload_bytes(&request->items[index]);
     bool fits = length >= PIPELINE_SHM_BYTES_MIN && length <= link->shm.staging_bytes;
-    if (work->mode != BATCH_INLINE && link_has_shm(link) && fits) {
+    if (work->mode != JOB_INLINE && link_has_shm(link) && fits) {
         return add_reserve(link, request, now_us);
     }
     return add_put(link, request);
@@ -426,17 +426,17 @@ static bool add_next(struct link *link, struct kvasir_request *request, int64_t 
 {
     uint32_t index = request->queues[link->index].head;
     switch (request->call) {
-    case BATCH_PUT:
+    case JOB_PUT:
         return add_any_put(link, request, index, now_us);
-    case BATCH_GET:
-    case BATCH_VIEW:
+    case JOB_GET:
+    case JOB_VIEW:
         return add_any_get(link, request, index, now_us);
-    case BATCH_EXISTS:
-    case BATCH_MATCH:
+    case JOB_EXISTS:
+    case JOB_MATCH:
         return add_match(link, request);
-    case BATCH_DELETE:
+    case JOB_DELETE:
         return add_single(link, request, "DEL", LINK_DELETE, 0);
-    case BATCH_STAT:
+    case JOB_STAT:
         return add_single(link, request, "KV.STAT", LINK_STAT, 0);
     }
     unreachable();
@@ -455,10 +455,10 @@ void pipeline_fill(struct link *link, int64_t now_us)
     bool blocked = false;
     list_foreach_safe (member, after, &link->client->requests) {
         struct kvasir_request *request = list_entry(member, struct kvasir_request, member);
-        const struct batch_queue *queue = &request->queues[link->index];
-        while (!request->finished && queue->head != BATCH_NONE) {
+        const struct job_queue *queue = &request->queues[link->index];
+        while (!request->finished && queue->head != JOB_NONE) {
             /* Behind a blocked item only commits may pass: they are what frees staging memory. */
-            if (blocked && request->work[queue->head].mode != BATCH_COMMIT) {
+            if (blocked && request->work[queue->head].mode != JOB_COMMIT) {
                 break;
             }
             if (!add_next(link, request, now_us)) {

@@ -4,23 +4,23 @@
 #include "client/engine.h"
 #include "client/pipeline.h"
 
-static enum batch_call call_of(enum kvasir_call call, bool *known_p)
+static enum job_call call_of(enum kvasir_call call, bool *known_p)
 {
     *known_p = true;
     switch (call) {
     case KVASIR_CALL_PUT:
-        return BATCH_PUT;
+        return JOB_PUT;
     case KVASIR_CALL_GET:
-        return BATCH_GET;
+        return JOB_GET;
     case KVASIR_CALL_EXISTS:
-        return BATCH_EXISTS;
+        return JOB_EXISTS;
     case KVASIR_CALL_DELETE:
-        return BATCH_DELETE;
+        return JOB_DELETE;
     case KVASIR_CALL_MATCH:
-        return BATCH_MATCH;
+        return JOB_MATCH;
     }
     *known_p = false;
-    return BATCH_GET;
+    return JOB_GET;
 }
 
 enum kvasir_status kvasir_submit(struct kvasir_client *client, enum kvasir_call call,
@@ -29,7 +29,7 @@ enum kvasir_status kvasir_submit(struct kvasir_client *client, enum kvasir_call 
                                  struct kvasir_request **request_p)
 {
     bool known;
-    struct batch_spec spec = {.call = call_of(call, &known), .items = items};
+    struct job_spec spec = {.call = call_of(call, &known), .items = items};
     if (!client_is_usable(client) || !known) {
         return KVASIR_INVALID;
     }
@@ -41,7 +41,7 @@ enum kvasir_status kvasir_submit(struct kvasir_client *client, enum kvasir_call 
         spec.user_data = options->user_data;
     }
     struct kvasir_request *request;
-    enum kvasir_status status = batch_create(client, &spec, clock_mono_us(), &request);
+    enum kvasir_status status = job_create(client, &spec, clock_mono_us(), &request);
     if (status != KVASIR_OK) {
         return status;
     }
@@ -122,10 +122,10 @@ void kvasir_request_free(struct kvasir_client *client, struct kvasir_request **r
         return;
     }
     struct kvasir_request *request = *request_p;
-    CHECK_MAGIC(request, BATCH_MAGIC);
+    CHECK_MAGIC(request, JOB_MAGIC);
     check(request->client == client);
     if (!request->finished) {
         engine_withdraw(client, request, KVASIR_CANCELLED);
     }
-    batch_destroy(request_p);
+    job_destroy(request_p);
 }

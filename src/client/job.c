@@ -1,4 +1,4 @@
-#include "client/batch.h"
+#include "client/job.h"
 
 #include "base/check.h"
 #include "client/client_impl.h"
@@ -6,12 +6,12 @@
 
 #include <stdlib.h>
 
-struct slice batch_key(const struct kvasir_item *item)
+struct slice job_key(const struct kvasir_item *item)
 {
     return slice_of(item->key, item->key_length_bytes);
 }
 
-const struct iovec *batch_segments(const struct kvasir_item *item, uint32_t *segment_count_p)
+const struct iovec *job_segments(const struct kvasir_item *item, uint32_t *segment_count_p)
 {
     if (item->segments != NULL) {
         *segment_count_p = item->segment_count;
@@ -21,18 +21,18 @@ const struct iovec *batch_segments(const struct kvasir_item *item, uint32_t *seg
     return &item->segment;
 }
 
-size_t batch_payload_bytes(const struct kvasir_item *item)
+size_t job_payload_bytes(const struct kvasir_item *item)
 {
     uint32_t count;
-    const struct iovec *segments = batch_segments(item, &count);
+    const struct iovec *segments = job_segments(item, &count);
     return segment_total_bytes(segments, count);
 }
 
 static void append(struct kvasir_request *request, uint32_t index)
 {
-    struct batch_queue *queue = &request->queues[request->work[index].link];
-    request->work[index].next = BATCH_NONE;
-    if (queue->head == BATCH_NONE) {
+    struct job_queue *queue = &request->queues[request->work[index].link];
+    request->work[index].next = JOB_NONE;
+    if (queue->head == JOB_NONE) {
         queue->head = index;
     } else {
         request->work[queue->tail].next = index;
@@ -45,7 +45,7 @@ static void finish(struct kvasir_request *request)
     check(!request->finished);
     request->finished = true;
     request->client->done_count++;
-    if (request->call == BATCH_MATCH) {
+    if (request->call == JOB_MATCH) {
         size_t leading = 0;
         while (leading < request->item_count && request->items[leading].status == KVASIR_OK) {
             leading++;
@@ -63,8 +63,8 @@ static void finish(struct kvasir_request *request)
 
 static void item_done(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
 {
-    check(request->work[index].mode != BATCH_DONE && request->left_count > 0);
-    request->work[index].mode = BATCH_DONE;
+    check(request->work[index].mode != JOB_DONE && request->left_count > 0);
+    request->work[index].mode = JOB_DONE;
     request->items[index].status = status;
     request->left_count--;
     if (request->left_count == 0) {
@@ -72,10 +72,10 @@ static void item_done(struct kvasir_request *request, uint32_t index, enum kvasi
     }
 }
 
-void batch_answer(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+void job_answer(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
 {
     struct kvasir_counters *counters = &request->client->counters;
-    if (status == KVASIR_NOT_FOUND && request->call == BATCH_GET) {
+    if (status == KVASIR_NOT_FOUND && request->call == JOB_GET) {
         counters->get_misses++;
     } else if (status != KVASIR_OK && status != KVASIR_EXISTS && status != KVASIR_NOT_FOUND &&
                status != KVASIR_TOO_SMALL) {
@@ -84,7 +84,7 @@ void batch_answer(struct kvasir_request *request, uint32_t index, enum kvasir_st
     item_done(request, index, status);
 }
 
-void batch_fail(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+void job_fail(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
 {
     if (request->status == KVASIR_OK) {
         request->status = status;
@@ -97,50 +97,50 @@ void batch_fail(struct kvasir_request *request, uint32_t index, enum kvasir_stat
     item_done(request, index, status);
 }
 
-void batch_requeue(struct kvasir_request *request, uint32_t index, enum batch_mode mode)
+void job_requeue(struct kvasir_request *request, uint32_t index, enum job_mode mode)
 {
-    struct batch_item *work = &request->work[index];
-    check(work->mode != BATCH_DONE);
+    struct job_item *work = &request->work[index];
+    check(work->mode != JOB_DONE);
     work->mode = (uint8_t)mode;
-    if (mode != BATCH_COMMIT) {
+    if (mode != JOB_COMMIT) {
         append(request, index);
         return;
     }
     /* A commit frees staging memory that later items may be waiting for. */
-    struct batch_queue *queue = &request->queues[work->link];
+    struct job_queue *queue = &request->queues[work->link];
     work->next = queue->head;
-    if (queue->head == BATCH_NONE) {
+    if (queue->head == JOB_NONE) {
         queue->tail = index;
     }
     queue->head = index;
 }
 
-uint32_t batch_take(struct kvasir_request *request, uint32_t link)
+uint32_t job_take(struct kvasir_request *request, uint32_t link)
 {
-    struct batch_queue *queue = &request->queues[link];
+    struct job_queue *queue = &request->queues[link];
     uint32_t index = queue->head;
-    check(index != BATCH_NONE);
+    check(index != JOB_NONE);
     queue->head = request->work[index].next;
-    request->work[index].next = BATCH_NONE;
+    request->work[index].next = JOB_NONE;
     return index;
 }
 
-void batch_fail_queue(struct kvasir_request *request, uint32_t link, enum kvasir_status status)
+void job_fail_queue(struct kvasir_request *request, uint32_t link, enum kvasir_status status)
 {
-    while (request->queues[link].head != BATCH_NONE) {
-        uint32_t index = batch_take(request, link);
-        batch_fail(request, index, status);
+    while (request->queues[link].head != JOB_NONE) {
+        uint32_t index = job_take(request, link);
+        job_fail(request, index, status);
     }
 }
 
-void batch_fail_all(struct kvasir_request *request, enum kvasir_status status)
+void job_fail_all(struct kvasir_request *request, enum kvasir_status status)
 {
     for (uint32_t link = 0; link < request->client->link_count; link++) {
-        request->queues[link].head = BATCH_NONE;
+        request->queues[link].head = JOB_NONE;
     }
     for (uint32_t i = 0; i < request->item_count; i++) {
-        if (request->work[i].mode != BATCH_DONE) {
-            batch_fail(request, i, status);
+        if (request->work[i].mode != JOB_DONE) {
+            job_fail(request, i, status);
         }
     }
 }
@@ -151,17 +151,17 @@ static bool refuse_early(struct kvasir_request *request, uint32_t index)
     const struct kvasir_client *client = request->client;
     const struct kvasir_item *item = &request->items[index];
     if (item->key == NULL && item->key_length_bytes > 0) {
-        batch_answer(request, index, KVASIR_INVALID);
+        job_answer(request, index, KVASIR_INVALID);
         return true;
     }
     if (client->info.key_bytes_max > 0 && item->key_length_bytes > client->info.key_bytes_max) {
-        batch_answer(request, index, KVASIR_TOO_LARGE);
+        job_answer(request, index, KVASIR_TOO_LARGE);
         return true;
     }
     /* Sent anyway, a value this long would be read by the server only to be thrown away. */
-    if (request->call == BATCH_PUT && client->info.value_bytes_max > 0 &&
-        batch_payload_bytes(item) > client->info.value_bytes_max) {
-        batch_answer(request, index, KVASIR_TOO_LARGE);
+    if (request->call == JOB_PUT && client->info.value_bytes_max > 0 &&
+        job_payload_bytes(item) > client->info.value_bytes_max) {
+        job_answer(request, index, KVASIR_TOO_LARGE);
         return true;
     }
     return false;
@@ -174,21 +174,21 @@ static void route(struct kvasir_request *request)
         struct kvasir_item *item = &request->items[i];
         item->path = KVASIR_PATH_NONE;
         item->status = KVASIR_PENDING;
-        if (request->call != BATCH_PUT) {
+        if (request->call != JOB_PUT) {
             item->length_bytes = 0;
         }
         if (refuse_early(request, i)) {
             continue;
         }
-        uint16_t slot = slot_of_key(batch_key(item));
+        uint16_t slot = slot_of_key(job_key(item));
         request->work[i].link = (uint16_t)slot_reactor(slot, client->link_count);
         append(request, i);
     }
 }
 
-static bool spec_is_valid(const struct batch_spec *spec)
+static bool spec_is_valid(const struct job_spec *spec)
 {
-    if (spec->item_count > BATCH_ITEMS_MAX || (spec->items == NULL && spec->item_count > 0)) {
+    if (spec->item_count > JOB_ITEMS_MAX || (spec->items == NULL && spec->item_count > 0)) {
         return false;
     }
     return spec->put == NULL ||
@@ -196,8 +196,8 @@ static bool spec_is_valid(const struct batch_spec *spec)
             (spec->put->parent != NULL || spec->put->parent_length_bytes == 0));
 }
 
-enum kvasir_status batch_create(struct kvasir_client *client, const struct batch_spec *spec,
-                                int64_t now_us, struct kvasir_request **request_p)
+enum kvasir_status job_create(struct kvasir_client *client, const struct job_spec *spec,
+                              int64_t now_us, struct kvasir_request **request_p)
 {
     if (!spec_is_valid(spec)) {
         client_explain(client, "the items or the options of the put are malformed");
@@ -206,8 +206,8 @@ enum kvasir_status batch_create(struct kvasir_client *client, const struct batch
     if (client->request_count >= CLIENT_REQUESTS_MAX) {
         return KVASIR_AGAIN;
     }
-    size_t work_bytes = spec->item_count * sizeof(struct batch_item);
-    size_t queue_bytes = client->link_count * sizeof(struct batch_queue);
+    size_t work_bytes = spec->item_count * sizeof(struct job_item);
+    size_t queue_bytes = client->link_count * sizeof(struct job_queue);
     struct kvasir_request *request = malloc(sizeof *request + work_bytes + queue_bytes);
     if (request == NULL) {
         client_explain(client, "out of memory for a request of %zu items", spec->item_count);
@@ -215,7 +215,7 @@ enum kvasir_status batch_create(struct kvasir_client *client, const struct batch
     }
     memset(request, 0, sizeof *request + work_bytes);
     uint32_t timeout_ms = spec->timeout_ms > 0 ? spec->timeout_ms : client->options.timeout_ms;
-    request->magic = BATCH_MAGIC;
+    request->magic = JOB_MAGIC;
     request->call = spec->call;
     request->client = client;
     request->items = spec->items;
@@ -230,10 +230,10 @@ enum kvasir_status batch_create(struct kvasir_client *client, const struct batch
     if (spec->put != NULL) {
         request->put = *spec->put;
     }
-    request->work = (struct batch_item *)(request + 1);
-    request->queues = (struct batch_queue *)(void *)((char *)(request + 1) + work_bytes);
+    request->work = (struct job_item *)(request + 1);
+    request->queues = (struct job_queue *)(void *)((char *)(request + 1) + work_bytes);
     for (uint32_t i = 0; i < client->link_count; i++) {
-        request->queues[i] = (struct batch_queue){.head = BATCH_NONE, .tail = BATCH_NONE};
+        request->queues[i] = (struct job_queue){.head = JOB_NONE, .tail = JOB_NONE};
     }
     list_push_back(&client->requests, &request->member);
     client->request_count++;
@@ -247,10 +247,10 @@ enum kvasir_status batch_create(struct kvasir_client *client, const struct batch
     return KVASIR_OK;
 }
 
-void batch_destroy(struct kvasir_request **request_p)
+void job_destroy(struct kvasir_request **request_p)
 {
     struct kvasir_request *request = *request_p;
-    check(request->magic == BATCH_MAGIC && request->finished);
+    check(request->magic == JOB_MAGIC && request->finished);
     list_remove(&request->member);
     request->client->request_count--;
     request->magic = 0;
