@@ -2,8 +2,8 @@
 
 #include "base/check.h"
 #include "client/client_impl.h"
-#include "client/grant.h"
 #include "client/pipeline.h"
+#include "client/shm_grant.h"
 #include "client/view.h"
 #include "proto/status_code.h"
 
@@ -126,7 +126,7 @@ static enum kvasir_status take_put(struct link *link, struct link_command *comma
     }
     struct kvasir_request *request = command->request;
     if (command->kind == LINK_COMMIT && request != NULL) {
-        grant_staging_done(link, request, command->first);
+        shm_grant_staging_done(link, request, command->first);
     }
     if (request != NULL) {
         struct kvasir_item *item = item_of(command);
@@ -412,7 +412,7 @@ static void take_error(struct link *link, struct link_command *command,
     for (uint32_t i = 0; i < command->count; i++) {
         uint32_t next = request->work[index].next;
         if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
-            grant_staging_done(link, request, index);
+            shm_grant_staging_done(link, request, index);
         }
         refused(link, command, index, status);
         index = next;
@@ -437,9 +437,9 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
     case LINK_STAT:
         return take_stat(link, command, token);
     case LINK_LEASE:
-        return grant_lease_token(link, command, token, now_us);
+        return shm_grant_lease_token(link, command, token, now_us);
     case LINK_RESERVE:
-        return grant_reserve_token(link, command, token, now_us);
+        return shm_grant_reserve_token(link, command, token, now_us);
     case LINK_RELEASE:
     case LINK_ABORT:
         return token->depth == 0 && token->ends_reply ? KVASIR_OK : KVASIR_PROTOCOL;

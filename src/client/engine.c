@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "client/client_impl.h"
-#include "client/grant.h"
 #include "client/pipeline.h"
+#include "client/shm_grant.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -88,7 +88,7 @@ static void orphan(struct link *link, struct kvasir_request *request)
             continue;
         }
         if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
-            grant_staging_done(link, request, command->first);
+            shm_grant_staging_done(link, request, command->first);
         }
         command->request = NULL;
     }
@@ -100,7 +100,7 @@ static void abort_queued_commits(struct link *link, struct kvasir_request *reque
     uint32_t index = request->queues[link->index].head;
     while (index != JOB_NONE) {
         if (request->work[index].mode == JOB_COMMIT) {
-            grant_staging_done(link, request, index);
+            shm_grant_staging_done(link, request, index);
             pipeline_abort(link, request->work[index].grant_id);
         }
         index = request->work[index].next;

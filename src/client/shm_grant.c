@@ -1,4 +1,4 @@
-#include "client/grant.h"
+#include "client/shm_grant.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 /* Fields of a reservation: id, deadline, extents. */
 #define GRANT_RESERVE_FIELDS 3U
 
-void grant_staging_done(struct link *link, struct kvasir_request *request, uint32_t index)
+void shm_grant_staging_done(struct link *link, struct kvasir_request *request, uint32_t index)
 {
     size_t bytes = request->work[index].staging_bytes;
     request->work[index].staging_bytes = 0;
@@ -202,8 +202,8 @@ static enum kvasir_status lease_field(struct link *link, const struct link_comma
     return answer->pairs_left == 0 ? lease_done(link, command) : KVASIR_OK;
 }
 
-enum kvasir_status grant_lease_token(struct link *link, struct link_command *command,
-                                     const struct reply_token *token, int64_t now_us)
+enum kvasir_status shm_grant_lease_token(struct link *link, struct link_command *command,
+                                         const struct reply_token *token, int64_t now_us)
 {
     (void)now_us; /* copies take long: the clock is read after them */
     struct link_answer *answer = &link->answer;
@@ -280,8 +280,8 @@ static enum kvasir_status reserve_field(struct link *link, const struct link_com
     return answer->pairs_left == 0 ? reserve_done(link, command) : KVASIR_OK;
 }
 
-enum kvasir_status grant_reserve_token(struct link *link, struct link_command *command,
-                                       const struct reply_token *token, int64_t now_us)
+enum kvasir_status shm_grant_reserve_token(struct link *link, struct link_command *command,
+                                           const struct reply_token *token, int64_t now_us)
 {
     (void)now_us;
     struct link_answer *answer = &link->answer;
@@ -290,7 +290,7 @@ enum kvasir_status grant_reserve_token(struct link *link, struct link_command *c
             return KVASIR_PROTOCOL;
         }
         if (command->request != NULL) {
-            grant_staging_done(link, command->request, command->first);
+            shm_grant_staging_done(link, command->request, command->first);
             job_answer(command->request, command->first, KVASIR_EXISTS);
         }
         return KVASIR_OK;
