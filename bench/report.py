@@ -13,6 +13,7 @@ import platform
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 MIB = 1 << 20
 LARGE_SIZES = (MIB, 4 * MIB, 16 * MIB)
@@ -53,11 +54,11 @@ def size_name(size: int) -> str:
     return f"{size} B"
 
 
-def read_lines(path: pathlib.Path) -> list[dict]:
+def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines() if line]
 
 
-def index_lines(lines: list[dict]) -> Lines:
+def index_lines(lines: list[dict[str, Any]]) -> Lines:
     indexed: Lines = defaultdict(dict)
     for line in lines:
         if "peer" in line:
@@ -210,7 +211,7 @@ def print_latency(lines: Lines) -> None:
             )
 
 
-def print_trace(lines: list[dict]) -> None:
+def print_trace(lines: list[dict[str, Any]]) -> None:
     runs = [line for line in lines if line["part"] == "trace"]
     if not runs:
         return
