@@ -39,7 +39,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion \
 	-Wundef -Wvla -Walloca -Wcast-align -Wcast-qual -Wpointer-arith -Wwrite-strings \
 	-Wformat=2 -Wnull-dereference -Wdouble-promotion -Wredundant-decls \
 	-Wimplicit-fallthrough -Wswitch-enum -Wframe-larger-than=4096 -Wdate-time
-WARN_gcc := -Wcast-align=strict -Wformat-signedness -Wformat-overflow=2 -Wformat-truncation=2 \
+WARN_gcc := -Wcast-align=strict -Wformat-signedness -Wformat-overflow=2 \
 	-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init \
 	-Warray-bounds=2 -Wtrampolines
 WARN_clang := -Wcomma -Wunreachable-code -Wassign-enum -Wconditional-uninitialized \

@@ -19,7 +19,7 @@ report()
 }
 
 if command -v clang-tidy >/dev/null; then
-    printf '%s\0' "${sources[@]}" | xargs -0 -n 4 -P "$(nproc)" -I{} \
+    printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- "$@" 2> >(grep -v 'warnings generated' >&2)
     report clang-tidy $?
 else

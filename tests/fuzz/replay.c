@@ -1,9 +1,11 @@
-/* replay – runs a fuzz target over every file of the directories it is given, as a plain program,
- * so that inputs that once failed are tried in every test run and with every compiler. One thread.
- * Ends with the count of inputs; an input that fails aborts the program after its name was said. */
+/* replay – runs a fuzz target over every file it is given, and every file of the directories it is
+ * given, as a plain program, so that inputs that once failed are tried in every test run and with
+ * every compiler. One thread. Ends with the count of inputs; an input that fails aborts the program
+ * after its name was said. */
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,6 @@
 #define INPUT_BYTES_MAX (16L << 20)
 #define PATH_BYTES_MAX  1024
 
-/* NOLINTNEXTLINE(readability-identifier-naming): the name that libFuzzer calls. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length_bytes);
 
 static int replay_file(const char *path)
@@ -57,7 +58,6 @@ static int replay_directory(const char *directory, unsigned *input_count)
     }
     int rc = 0;
     const struct dirent *entry;
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is this thread's own. */
     while ((entry = readdir(stream)) != NULL) {
         char path[PATH_BYTES_MAX];
         if (entry->d_name[0] == '.') {
@@ -78,7 +78,11 @@ int main(int argc, char **argv)
     unsigned input_count = 0;
     int rc = 0;
     for (int i = 1; i < argc; i++) {
-        if (replay_directory(argv[i], &input_count) != 0) {
+        struct stat facts;
+        bool is_file = stat(argv[i], &facts) == 0 && S_ISREG(facts.st_mode);
+        int outcome = is_file ? replay_file(argv[i]) : replay_directory(argv[i], &input_count);
+        input_count += is_file ? 1 : 0;
+        if (outcome != 0) {
             rc = 1;
         }
     }

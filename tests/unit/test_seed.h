@@ -11,7 +11,6 @@
 
 static inline uint64_t test_seed(void)
 {
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment. */
     const char *text = getenv("KVASIR_SEED");
     uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)clock_mono_us();
     (void)printf("KVASIR_SEED=%" PRIu64 "\n", seed);
