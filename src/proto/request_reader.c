@@ -137,7 +137,8 @@ static enum step read_header(struct request_reader *reader, const struct view *v
         reader->offset = reader->token + (size_t)(cr - line);
         return STEP_MORE;
     }
-    *valid_p = slice_to_i64(slice_of(line + 1, (size_t)(cr - line) - 1), number_p);
+    /* A line may be empty where an argument's header should stand: it has not even a type byte. */
+    *valid_p = cr > line && slice_to_i64(slice_of(line + 1, (size_t)(cr - line) - 1), number_p);
     reader->offset = reader->token + (size_t)(cr - line) + 2;
     return STEP_ON;
 }

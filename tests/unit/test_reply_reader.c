@@ -100,7 +100,8 @@ static bool feed_take_bulk(struct feed *feed)
 
 static void feed_bytes(struct feed *feed, const void *data, size_t length_bytes)
 {
-    uint8_t *grown = malloc(feed->length_bytes + length_bytes + 1);
+    size_t total = feed->length_bytes + length_bytes;
+    uint8_t *grown = malloc(total > 0 ? total : 1);
     assert_non_null(grown);
     if (feed->length_bytes > 0) {
         memcpy(grown, feed->data, feed->length_bytes);

@@ -77,7 +77,8 @@ static void feed_drop(struct feed *feed, size_t length_bytes)
 
 static void feed_bytes(struct feed *feed, const void *data, size_t length_bytes)
 {
-    uint8_t *grown = malloc(feed->length_bytes + length_bytes + 1);
+    size_t total = feed->length_bytes + length_bytes;
+    uint8_t *grown = malloc(total > 0 ? total : 1);
     assert_non_null(grown);
     if (feed->length_bytes > 0) {
         memcpy(grown, feed->data, feed->length_bytes);
@@ -186,6 +187,7 @@ static void test_request_reader_names_every_error(void **state)
         {"*1\r\n*1\r\n$4\r\nPING\r\n", "!Protocol error: expected '$', got '*'"},
         {"*1\r\n\x01\r\n", "!Protocol error: expected '$', got '\\x01'"},
         {"*1\r\n\r\n", "!Protocol error: expected '$', got '\\x0d'"},
+        {"*1\r\n\r1", "!Protocol error: expected '$', got '\\x0d'"},
         {"set \"\"\"test-key\"\"\" v\r\nping\r\n", "!Protocol error: unbalanced quotes in request"},
         {"set \"open\r\n", "!Protocol error: unbalanced quotes in request"},
         {"set 'open\\'\r\n", "!Protocol error: unbalanced quotes in request"},
