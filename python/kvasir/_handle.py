@@ -157,6 +157,7 @@ class Handle:
         """Cancels what is in flight, ends views, closes. Arrays that were made from views keep
         the mapping, and with it the C client, until the last of them is gone."""
         if self.foreign:
+            self._close_copy()
             return
         for view in list(self.views):
             view.release()
@@ -167,3 +168,12 @@ class Handle:
                 flight.cancel_locked(int(Status.CLOSED))
             self._closing = True
             self._reap_locked()
+
+    def _close_copy(self) -> None:
+        """In the child of a fork: closes the copies of the sockets (nothing is sent on them),
+        unless something was going on at the moment of the fork or is still looked at."""
+        idle = not self.flights and self.lease_count == 0
+        if idle and self._lock.acquire(False):
+            self._closing = True
+            self._destroy_locked()
+            self._lock.release()

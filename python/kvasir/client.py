@@ -144,6 +144,8 @@ def _read_lengths(items: Items) -> list[Any]:
 
 
 def _read_presence(items: Items) -> list[Any]:
+    if not any(items.words[ITEM_STATUS::ITEM_WORDS]):
+        return [True] * items.count
     return _read(items, lambda _length: True, False)
 
 

@@ -26,7 +26,7 @@ class Flight:
     """A batch that the C client works on: keeps items and buffers alive until it is done. Used
     inside the handle's lock only, but for ``done``, which turns true once."""
 
-    __slots__ = ("_read", "done", "handle", "identity", "items", "pointer", "results")
+    __slots__ = ("_options", "_read", "done", "handle", "identity", "items", "pointer", "results")
 
     def __init__(self, handle: Handle, items: Items, read: Callable[[Items], list[Any]]) -> None:
         self.handle = handle
@@ -35,11 +35,14 @@ class Flight:
         self.pointer = 0
         self.done = False
         self.results: list[Any] = []
+        self._options: SubmitOptions | None = None
         self._read = read
 
     def submit_locked(self, call: int, options: SubmitOptions) -> int:
         """KVASIR_PENDING and in flight, or KVASIR_AGAIN, or a failure."""
         options.user_data = self.identity
+        # Kept until the end: the library may still look at the parent's key.
+        self._options = options
         pointer = c_void_p()
         status: int = library.submit(
             self.handle.pointer,

@@ -22,14 +22,14 @@ class _Lease:
     """One C view. It ends when nothing refers to it any more: the View, and each piece of memory
     (array, slice) that was made from it."""
 
-    __slots__ = ("_handle", "_pointer")
+    __slots__ = ("_handle", "pointer")
 
     def __init__(self, handle: Handle, pointer: int) -> None:
         self._handle = handle
-        self._pointer = pointer
+        self.pointer = pointer
 
     def __del__(self) -> None:
-        self._handle.dead.append(self._pointer)
+        self._handle.dead.append(self.pointer)
         self._handle.reap()
 
 
@@ -66,7 +66,7 @@ class View:
     undefined, though reading them stays harmless.
     """
 
-    __slots__ = ("__weakref__", "_client", "_deadline", "_lease", "_length", "_segments")
+    __slots__ = ("__weakref__", "_client", "_lease", "_length", "_segments")
 
     def __init__(self, client: object, handle: Handle, pointer: int) -> None:
         """Inside the client's lock; takes the C view."""
@@ -74,7 +74,6 @@ class View:
         lease = _Lease(handle, pointer)
         self._client = client
         self._length: int = library.view_length_bytes(pointer)
-        self._deadline: int = library.view_deadline_us(pointer)
         self._segments = [_open_piece(lease, *piece) for piece in _read_pieces(pointer)]
         self._lease: _Lease | None = lease
         handle.views.add(self)
@@ -94,8 +93,10 @@ class View:
 
     @property
     def deadline(self) -> float:
-        """The end of the lease on the clock of ``time.monotonic()``, in seconds."""
-        return self._deadline / 1e6
+        """The end of the lease on the clock of ``time.monotonic()``, in seconds; 0 when it ended
+        early, because the connection was lost or the view was released."""
+        lease = self._lease
+        return 0.0 if lease is None else library.view_deadline_us(lease.pointer) / 1e6
 
     @property
     def expired(self) -> bool:
