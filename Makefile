@@ -202,15 +202,18 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-integration test-python test-sanitize test-vllm fuzz
-test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) ## Run unit, fuzz replay, integration and Python tests.
-	$(RUN_TESTS) unit fuzz integration python
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz
+test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) ## Run all tests: unit, fuzz replay, installation, integration, Python.
+	$(RUN_TESTS) unit fuzz install integration python
 
 test-unit: $(UNIT_PROGRAMS) ## Run the unit tests (TESTS="spsc heap" picks programs).
 	$(if $(TESTS),TESTS="$(TESTS)" )$(RUN_TESTS) unit
 
 test-fuzz: $(REPLAY_PROGRAMS) ## Replay the corpus of every fuzz target.
 	$(RUN_TESTS) fuzz
+
+test-install: all ## Install into an empty folder and build programs against it.
+	$(RUN_TESTS) install
 
 test-integration: all ## Run the tests of a real server with real clients.
 	$(RUN_TESTS) integration

@@ -265,6 +265,14 @@ def make_index(rows: list[Row]) -> str:
         fail("no seed keeps all names apart: raise INDEX_BITS")
     longest = max(len(row.name) for row in rows)
     table = [str(entries.get(i, INDEX_NONE)) for i in range(1 << INDEX_BITS)]
+    macros = [
+        ("BITS", str(INDEX_BITS)),
+        ("SEED", f"{seed}U"),
+        ("NONE", str(INDEX_NONE)),
+        ("COUNT", str(len(rows))),
+        ("NAME_BYTES_MAX", str(longest)),
+    ]
+    width = max(len(name) for name, _ in macros)
     lines = [
         "#pragma once",
         "/* command_index – which row of commands.def has a name with a given hash. Made by",
@@ -273,11 +281,7 @@ def make_index(rows: list[Row]) -> str:
         "",
         "#include <stdint.h>",
         "",
-        f"#define COMMAND_INDEX_BITS {INDEX_BITS}",
-        f"#define COMMAND_INDEX_SEED {seed}U",
-        f"#define COMMAND_INDEX_NONE {INDEX_NONE}",
-        f"#define COMMAND_INDEX_COUNT {len(rows)}",
-        f"#define COMMAND_INDEX_NAME_BYTES_MAX {longest}",
+        *[f"#define COMMAND_INDEX_{name.ljust(width)} {value}" for name, value in macros],
         "",
         "/* clang-format off */",
         "static const uint8_t COMMAND_INDEX[1 << COMMAND_INDEX_BITS] = {",

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs test suites one after another and adds up what their runners count.
-# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz integration python vllm sanitize
+# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python vllm
 # A suite's runner ends with a line "<suite>: N passed, N failed, N skipped" and exits non-zero
 # when something failed. A suite whose runner is not there is reported as skipped, by name.
 set -u
@@ -18,9 +18,10 @@ runner_of()
     case "$1" in
     unit) echo utils/run_unit.sh ;;
     fuzz) echo utils/run_fuzz.sh ;;
+    install) echo utils/run_install.sh ;;
     integration) echo tests/run_integration.sh ;;
     python) echo python/run_tests.sh ;;
-    vllm) echo python/run_vllm_tests.sh ;;
+    vllm) echo tests/run_vllm.sh ;;
     *) echo "" ;;
     esac
 }
