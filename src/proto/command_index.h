@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#define COMMAND_INDEX_BITS 10
-#define COMMAND_INDEX_SEED 2166136560U
-#define COMMAND_INDEX_NONE 255
-#define COMMAND_INDEX_COUNT 111
+#define COMMAND_INDEX_BITS           10
+#define COMMAND_INDEX_SEED           2166136560U
+#define COMMAND_INDEX_NONE           255
+#define COMMAND_INDEX_COUNT          111
 #define COMMAND_INDEX_NAME_BYTES_MAX 16
 
 /* clang-format off */
