@@ -45,9 +45,12 @@ static bool complete(struct reply_reader *reader)
 static enum reply_result read_line(struct reply_reader *reader, const uint8_t *data,
                                    size_t length_bytes, struct line *line_p)
 {
-    size_t end = length_bytes < LINE_BYTES_MAX ? length_bytes : LINE_BYTES_MAX;
     size_t seen = reader->scanned_bytes;
-    const uint8_t *cr = seen < end ? memchr(data + seen, '\r', end - seen) : NULL;
+    if (seen == length_bytes) {
+        return REPLY_MORE;
+    }
+    size_t end = length_bytes < LINE_BYTES_MAX ? length_bytes : LINE_BYTES_MAX;
+    const uint8_t *cr = memchr(data + seen, '\r', end - seen);
     if (cr == NULL) {
         if (length_bytes >= LINE_BYTES_MAX) {
             return fail(reader, "line too long");

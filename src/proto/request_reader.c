@@ -470,7 +470,11 @@ enum reader_result request_reader_advance(struct request_reader *reader, uint8_t
                                           size_t *consumed_p)
 {
     check(args_capacity >= READER_ARGS_CAPACITY_MIN);
-    struct view view = {data, length_bytes, limits, args, args_capacity};
+    struct view view = {.length_bytes = length_bytes,
+                        .limits = limits,
+                        .args = args,
+                        .args_capacity = args_capacity};
+    view.data = data;
     if (reader->state != STATE_START) {
         check(length_bytes >= reader->token);
         rebase_args(reader, &view);

@@ -1,6 +1,10 @@
 /* Unit tests of proto/request_reader. */
 #include "proto/request_reader.h"
 
+#include "base/random.h"
+
+#include "test_seed.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -327,17 +331,15 @@ static void test_request_reader_reads_the_same_byte_by_byte(void **state)
 static void test_request_reader_reads_the_same_in_random_pieces(void **state)
 {
     (void)state;
-    const char *text = getenv("KVASIR_SEED");
-    unsigned seed = text != NULL ? (unsigned)strtoul(text, NULL, 10) : 20240607U;
-    print_message("seed %u\n", seed);
-    srand(seed);
+    struct random random;
+    random_init(&random, test_seed());
     for (int round = 0; round < 500; round++) {
         struct feed feed;
         feed_init(&feed);
         size_t at = 0;
         while (at < sizeof(MIXED) - 1) {
             size_t left = sizeof(MIXED) - 1 - at;
-            size_t piece = 1 + (size_t)rand() % 12;
+            size_t piece = 1 + random_below(&random, 12);
             piece = piece < left ? piece : left;
             feed_bytes(&feed, MIXED + at, piece);
             at += piece;
