@@ -162,8 +162,10 @@ enum kvasir_status layout_take(struct runs *runs, size_t length_bytes, struct la
         page_count++;
         tail_bytes = 0;
     }
-    /* Not one page is touched for a value that cannot fit in what is free. */
-    if (page_count > pages_free_count(pages) || !layout_take_pages(pages, page_count, layout_p)) {
+    /* Not one page is touched for a value that cannot fit in what is free; and the pool, which all
+     * cores share, is not looked at for a short one. */
+    if (page_count > 0 &&
+        (page_count > pages_free_count(pages) || !layout_take_pages(pages, page_count, layout_p))) {
         return KVASIR_NO_MEMORY;
     }
     if (tail_bytes == 0) {

@@ -4,10 +4,11 @@
  * owning shard; walked by any core that holds a pin on the value: each run says how long it is, so
  * that nothing else needs to be looked at.
  *
- * The tail (what is left after whole pages) is one run when it is short, or when rounding it up to
- * whole granules wastes little; else whole granules and a short run for the rest. When no free space
- * is long enough for the granules they come in as many parts as there are runs left. A tail within
- * 1/64 of a page takes the whole page. */
+ * The tail (what is left after whole pages) is one run when it is short; else whole granules, and a
+ * short run for the rest where rounding that up would waste more than 1/64 of the value. Granules of a
+ * length that leaves more than 1/64 of each page unused go on from one free piece to the next, as a
+ * text goes on from line to line; those of any length do when no page is free. A tail within 1/64 of
+ * a page takes the whole page. */
 
 #include "base/compiler.h"
 #include "mem/runs.h"

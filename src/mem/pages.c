@@ -132,7 +132,7 @@ uint32_t pages_free_count(const struct pages *pages)
 size_t pages_bookkeeping_bytes(const struct pages *pages)
 {
     size_t of_granules = (size_t)pages->granules_per_page * sizeof(struct granule);
-    /* The stack holds one or two words a page. */
+    /* The stack holds a word a page and a head; two words are an upper bound. */
     return sizeof(*pages) +
            pages->count * (sizeof(struct page) + of_granules + 2 * sizeof(uint32_t));
 }

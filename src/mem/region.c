@@ -44,8 +44,8 @@ static void region_explain(const struct region_error *error, const struct region
 {
     char size[32];
     number_format_bytes(size, sizeof(size), config->size_bytes);
-    snprintf(error->text, error->capacity, "%s memory of %s: %s: %s", config->name, size, what,
-             strerrordesc_np(error_number));
+    (void)snprintf(error->text, error->capacity, "%s memory of %s: %s: %s", config->name, size,
+                   what, strerrordesc_np(error_number));
 }
 
 /* Address space at a 2 MiB boundary, so that huge pages can lie under it; nothing is behind it yet.
@@ -154,9 +154,11 @@ static enum kvasir_status region_acquire(struct region *region, const struct reg
         return KVASIR_NO_MEMORY;
     }
     if (!region_map(region, config, false)) {
+        int error_number = errno;
         region_explain(error, config,
-                       config->shared ? "memfd cannot be mapped" : "cannot be mapped", errno);
-        return errno == ENOMEM ? KVASIR_NO_MEMORY : KVASIR_IO;
+                       config->shared ? "memfd cannot be mapped" : "cannot be mapped",
+                       error_number);
+        return error_number == ENOMEM ? KVASIR_NO_MEMORY : KVASIR_IO;
     }
     region->page_kind = region_advise(region, config);
     return KVASIR_OK;
@@ -196,9 +198,9 @@ enum kvasir_status region_create(const struct region_config *config, char *error
 {
     const struct region_error where = {.text = error, .capacity = error_capacity};
     if (config->size_bytes == 0 || config->size_bytes % REGION_ALIGN_BYTES != 0) {
-        snprintf(error, error_capacity,
-                 "%s memory of %zu bytes: the size must be a multiple of 2 MiB and not 0",
-                 config->name, config->size_bytes);
+        (void)snprintf(error, error_capacity,
+                       "%s memory of %zu bytes: the size must be a multiple of 2 MiB and not 0",
+                       config->name, config->size_bytes);
         return KVASIR_INVALID;
     }
     struct region *region = fault_hit("region_create") ? NULL : malloc(sizeof(*region));

@@ -89,7 +89,7 @@ static bool limits_fit(struct limits *limits, const struct limit *limit)
     number_format_bytes(size, sizeof(size), limits->ask->size_bytes);
     number_format_bytes(limited, sizeof(limited), limit_bytes);
     number_format_bytes(used, sizeof(used), limit->used_bytes);
-    snprintf(
+    (void)snprintf(
         limits->error, limits->error_capacity,
         "%s memory of %s does not fit: the %s %s is %s with %s in use; lower --maxmemory or %s",
         limits->ask->name, size, limit->what, limit->where, limited, used, limit->fix);
@@ -235,7 +235,8 @@ bool region_limits_allow(const struct region_limits_ask *ask, char *error, size_
 {
     struct limits *limits = malloc(sizeof(*limits));
     if (limits == NULL) {
-        snprintf(error, error_capacity, "%s memory: no memory to look at the limits", ask->name);
+        (void)snprintf(error, error_capacity, "%s memory: no memory to look at the limits",
+                       ask->name);
         return false;
     }
     limits->ask = ask;

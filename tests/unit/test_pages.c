@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,6 +122,46 @@ static void test_pages_destroy_of_null_is_fine(void **state)
     assert_null(pages);
 }
 
+#define ROUNDS 20000
+
+/* Takes up to two pages at a time, writes its mark all over the ends and finds it again. */
+static void *take_and_give(void *argument)
+{
+    struct pages *pages = argument;
+    uintptr_t mark = (uintptr_t)&pages;
+    uintptr_t spoiled = 0;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t held[2];
+        uint32_t count = 0;
+        while (count < 2 && pages_take(pages, &held[count])) {
+            memcpy(pages_address(pages, held[count]), &mark, sizeof(mark));
+            pages_find(pages, held[count])->used_granules = (uint32_t)mark;
+            count++;
+        }
+        while (count-- > 0) {
+            spoiled += memcmp(pages_address(pages, held[count]), &mark, sizeof(mark)) != 0;
+            spoiled += pages_find(pages, held[count])->used_granules != (uint32_t)mark;
+            pages_give(pages, held[count]);
+        }
+    }
+    return (void *)spoiled; /* NOLINT(performance-no-int-to-ptr): a count, not an address */
+}
+
+static void test_pages_are_shared_by_threads(void **state)
+{
+    const struct fixture *fixture = *state;
+    pthread_t threads[5]; /* ten wishes for eight pages */
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, fixture->pages), 0);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
+        void *spoiled = NULL;
+        assert_int_equal(pthread_join(threads[i], &spoiled), 0);
+        assert_null(spoiled);
+    }
+    assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
+}
+
 #define FIXTURE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -131,6 +172,7 @@ int main(void)
         FIXTURE_TEST(test_pages_give_makes_page_free_again),
         FIXTURE_TEST(test_pages_take_failing_leaves_output_alone),
         FIXTURE_TEST(test_pages_create_without_memory_is_null),
+        FIXTURE_TEST(test_pages_are_shared_by_threads),
         FIXTURE_TEST(test_pages_bookkeeping_is_under_one_percent),
         cmocka_unit_test(test_pages_destroy_of_null_is_fine),
     };

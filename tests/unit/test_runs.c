@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/random.h"
+#include "mem/poison.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -340,6 +341,26 @@ static void test_runs_find_knows_the_run_of_an_address(void **state)
     assert_int_equal(stats_of(fixture).taken_bytes, 0);
 }
 
+#ifdef POISON_ACTIVE
+static void test_runs_given_back_are_poisoned(void **state)
+{
+    const struct fixture *fixture = *state;
+    static const size_t lengths[] = {100, 5000, 100000};
+    struct run keep = take(fixture, 64);
+    for (size_t i = 0; i < ARRAY_COUNT(lengths); i++) {
+        struct run run = take(fixture, lengths[i]);
+        uint8_t *bytes = runs_address(fixture->pages, run);
+        assert_null(__asan_region_is_poisoned(bytes, lengths[i]));
+        assert_int_equal(__asan_address_is_poisoned(bytes + lengths[i]), 1);
+        runs_give(fixture->runs, &run);
+        assert_int_equal(__asan_address_is_poisoned(bytes), 1);
+        assert_int_equal(__asan_address_is_poisoned(bytes + lengths[i] - 1), 1);
+    }
+    assert_int_equal(__asan_address_is_poisoned(pages_address(fixture->pages, PAGE_COUNT - 1)), 1);
+    runs_give(fixture->runs, &keep);
+}
+#endif
+
 struct model_run {
     struct run run;
     size_t length_bytes;
@@ -429,6 +450,9 @@ int main(void)
         FIXTURE_TEST(test_runs_exact_class_is_not_made_for_rare_sizes),
         FIXTURE_TEST(test_runs_exact_classes_are_bounded),
         FIXTURE_TEST(test_runs_find_knows_the_run_of_an_address),
+#ifdef POISON_ACTIVE
+        FIXTURE_TEST(test_runs_given_back_are_poisoned),
+#endif
         FIXTURE_TEST(test_runs_random_takes_never_overlap),
         METADATA_TEST(test_runs_random_takes_never_overlap),
     };
