@@ -44,5 +44,5 @@ def test_options_are_all_documented_with_their_defaults():
     with open(os.path.join(TOP, "python", "VLLM.md"), encoding="utf-8") as file:
         text = file.read()
     for name, default, doc in Options.table():
-        shown = {True: "true", False: "false", "": "empty"}.get(default, str(default))
+        shown = str(default).lower() if isinstance(default, bool) else str(default) or "empty"
         assert f"| `{name}` | {shown} | {doc} |" in text, name
