@@ -16,6 +16,8 @@ CC := gcc
 endif
 SANITIZE ?=
 DEBUG ?=
+COVERAGE ?=
+BENCH_ARGS ?=
 DEV ?= $(if $(CI),1,)
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -28,7 +30,7 @@ VERSION := $(shell cat VERSION)
 SONAME := libkvasir.so.0
 IS_CLANG := $(findstring clang,$(shell $(CC) --version | head -n 1))
 COMPILER := $(if $(IS_CLANG),clang,gcc)
-MODE := $(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE)),release)$(if $(filter 1,$(DEBUG)),-debug)
+MODE := $(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE)),release)$(if $(filter 1,$(DEBUG)),-debug)$(if $(COVERAGE),-coverage)
 BUILD ?= build/$(COMPILER)-$(MODE)
 
 # ---- flags -----------------------------------------------------------------------------------
@@ -50,7 +52,9 @@ HARDEN := -fno-common -fno-strict-aliasing -fvisibility=hidden -fstack-protector
 	-fno-omit-frame-pointer
 
 # Sanitizers replace fortification, and frames grow under them.
-ifneq ($(SANITIZE),)
+ifeq ($(COVERAGE),1)
+MODE_FLAGS := -O0 -g --coverage
+else ifneq ($(SANITIZE),)
 MODE_FLAGS := -O1 -g -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -Wno-frame-larger-than
 else ifeq ($(DEBUG),1)
 MODE_FLAGS := -O1 -g -DKVASIR_DEBUG
@@ -69,7 +73,7 @@ BASE_CFLAGS := $(CSTD) $(WARN) $(WARN_$(COMPILER)) $(WERROR) $(HARDEN) $(INCLUDE
 	-DKVASIR_VERSION='"$(VERSION)"'
 ALL_CFLAGS := $(BASE_CFLAGS) $(MODE_FLAGS) $(CFLAGS)
 TEST_CFLAGS = $(ALL_CFLAGS) -DKVASIR_FAULT $(if $(filter 1,$(DEBUG)),,-DKVASIR_DEBUG)
-ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
+ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(COVERAGE),--coverage) -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
 	$(LDFLAGS)
 
 FUZZ_CC ?= clang
@@ -202,7 +206,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python
 
@@ -223,6 +227,13 @@ test-python: all ## Run the tests of the Python package.
 
 test-sanitize: ## Run tests under ASan+UBSan, the multi-core ones under TSan.
 	+CC="$(CC)" utils/run_sanitize.sh $(BUILD)-sanitize
+
+# The floor is what must hold in the layers that need no machine around them; it only rises.
+COVERED := base mem proto route store
+coverage: ## Run the unit tests with coverage; fail below 85 % of lines.
+	+$(MAKE) --no-print-directory COVERAGE=1 BUILD=$(BUILD)-coverage test-unit
+	gcovr --root . --exclude-unreachable-branches --print-summary --fail-under-line 85 \
+		$(COVERED:%=--filter 'src/%/') $(BUILD)-coverage/test-obj
 
 test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
 	$(RUN_TESTS) vllm
@@ -269,8 +280,8 @@ check-deep: ## Check more slowly: clang-tidy and cppcheck.
 deps: ## Install the system packages that building, testing and checking need.
 	deps/install.sh
 
-bench: all ## Measure against raw copies and the peers that are installed.
-	bench/run.sh
+bench: all ## Measure against raw copies and installed peers (BENCH_ARGS=--quick).
+	bench/run.sh $(BENCH_ARGS)
 
 demo: ## Show it all at work: an engine stores KV blocks, a second one loads them.
 	utils/demo.sh
@@ -297,7 +308,7 @@ install: all ## Install server, library, headers and pkg-config file (PREFIX=, D
 		'Cflags: -I$${includedir}' >$(DESTDIR)$(PREFIX)/lib/pkgconfig/kvasir.pc
 
 clean: ## Remove this configuration's build directory.
-	rm -rf $(BUILD) $(BUILD)-sanitize
+	rm -rf $(BUILD) $(BUILD)-sanitize-asan $(BUILD)-sanitize-tsan $(BUILD)-coverage
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  %-18s%s\n", $$1, $$2}'

@@ -6,9 +6,11 @@ cd "$(dirname "$0")/.." || exit 2
 
 check_one()
 {
-    local header=$1 rc=0
+    local header=$1 rc=0 test_flags=()
+    # Tests are built with fault points and slow checks only.
+    [[ $header == tests/* ]] && test_flags=(-DKVASIR_FAULT -DKVASIR_DEBUG)
     echo "#include \"$header\"" | "${CC:-gcc}" -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror \
-        -I. -Isrc -Isrc/include -fsyntax-only -x c - || rc=1
+        "${test_flags[@]}" -I. -Isrc -Isrc/include -fsyntax-only -x c - || rc=1
     case "$header" in
     src/include/*)
         echo "#include \"$header\"" | "${CXX:-g++}" -std=c++17 -Wall -Wextra -Werror \
