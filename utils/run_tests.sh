@@ -38,8 +38,13 @@ for suite in "$@"; do
         continue
     fi
     log="$totals/$suite.log"
-    "$runner" 2>&1 | tee "$log"
-    suite_rc=${PIPESTATUS[0]}
+    : >"$log"
+    # Followed and not piped: a process that a test left behind must not hold up the run.
+    "$runner" </dev/null >>"$log" 2>&1 &
+    pid=$!
+    tail -n +1 -s 0.2 -f --pid="$pid" "$log"
+    wait "$pid"
+    suite_rc=$?
     line=$(grep -aE "^$suite: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$" "$log" | tail -n 1)
     if [ -z "$line" ]; then
         echo "$suite: FAILED, the runner said no totals (exit status $suite_rc)"
