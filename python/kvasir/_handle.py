@@ -136,8 +136,15 @@ class Handle:
                 return
             try:
                 self._reap_locked()
+                self._send_releases_locked()
             finally:
                 self._lock.release()
+
+    def _send_releases_locked(self) -> None:
+        """Tells the server without waiting for the next call, which may never come. With requests
+        in flight their waiting does it."""
+        if self.pointer and not self.flights:
+            library.poll(self.pointer, 0, ctypes.byref(c_void_p()))
 
     def _reap_locked(self) -> None:
         while self.dead:
