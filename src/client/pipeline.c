@@ -414,11 +414,14 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
         return add_commit(link, request);
     }
     size_t length = job_payload_bytes(&request->items[index]);
-    bool fits = length >= PIPELINE_SHM_BYTES_MIN && length <= link->shm.staging_bytes;
-    if (work->mode != JOB_INLINE && link_has_shm(link) && fits) {
+    bool by_shm =
+        work->mode != JOB_INLINE && link_has_shm(link) && length >= PIPELINE_SHM_BYTES_MIN;
+    if (by_shm && length <= link->shm.staging_bytes) {
         return add_reserve(link, request, now_us);
     }
-    return add_put(link, request);
+    bool added = add_put(link, request);
+    link->client->counters.path_fallbacks += added && by_shm ? 1 : 0;
+    return added;
 }
 
 /* The next command for the head of a queue. False: no room for it now. */

@@ -18,8 +18,12 @@
 static struct kvasir_client *connect_to(struct fake *fake)
 {
     fake_start(fake);
-    char address[64];
-    (void)snprintf(address, sizeof address, "tcp://127.0.0.1:%u", fake->ports[0]);
+    char address[96];
+    if (fake->use_unix) {
+        (void)snprintf(address, sizeof address, "unix://%s", fake->path);
+    } else {
+        (void)snprintf(address, sizeof address, "tcp://127.0.0.1:%u", fake->ports[0]);
+    }
     struct kvasir_options options;
     kvasir_options_init(&options);
     options.address = address;
@@ -273,7 +277,7 @@ static void test_client_reads_while_it_writes(void **state)
     (void)state;
     const size_t length = 300000;
     const uint32_t count = 100;
-    struct fake fake = {.read_when_idle = true};
+    struct fake fake = {.read_when_idle = true, .use_unix = true};
     struct kvasir_client *client = connect_to(&fake);
     struct bundle puts = bundle_make(count, length);
     struct bundle gets = bundle_make(count, length);
