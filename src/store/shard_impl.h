@@ -45,6 +45,8 @@ struct shard {
     uint64_t sweep_credit; /* buckets that are due, times SHARD_CREDIT_UNIT */
     int64_t tick_us;       /* of the last tick */
     uint64_t value_count, orphan_count, reserved_count;
+    uint64_t
+        unlinked_count; /* values that ever left the index: tells whether pointers may be stale */
     uint64_t payload_bytes;
     uint64_t held_bytes; /* of values with holds */
     uint64_t held_bytes_max;

@@ -61,6 +61,7 @@ void shard_put_set(struct shard *shard, struct op *op)
     }
     int64_t expires_at_ms = shard_put_expiry(op, old);
     uint32_t generation = old != NULL ? old->generation + 1 : 1;
+    uint64_t unlinked_count = shard->unlinked_count;
     struct value *value;
     op->status = shard_value_take(shard, op, op->payload.length_bytes, &value);
     if (op->status != KVASIR_OK) {
@@ -72,8 +73,10 @@ void shard_put_set(struct shard *shard, struct op *op)
     shard_value_write(shard, value, op->payload);
     value->expires_at_ms = expires_at_ms;
     value->generation = generation;
-    /* Making room may have taken the old one. */
-    shard_put_seal(shard, op, value, shard_value_find(shard, op));
+    if (shard->unlinked_count != unlinked_count) {
+        old = shard_value_find(shard, op); /* making room may have taken it */
+    }
+    shard_put_seal(shard, op, value, old);
 }
 
 void shard_put_reserve(struct shard *shard, struct op *op)
@@ -117,6 +120,7 @@ void shard_put_grant_reserve(struct shard *shard, struct op *op)
         return;
     }
     struct value *value = op->value;
+    check(value != NULL);
     struct grant *grant =
         grant_open(&shard->grants, GRANT_RESERVATION, value, op->owner, deadline_us);
     if (grant == NULL) {

@@ -197,6 +197,7 @@ void shard_value_unlink(struct shard *shard, struct value *value)
         space->key_count--;
         shard_value_count_expiry(shard, value, -1);
     }
+    shard->unlinked_count++;
     index_remove(&shard->index, value);
     shard_value_delist(shard, value);
     if (value->pins > 0) {

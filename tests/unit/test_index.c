@@ -132,8 +132,8 @@ static void test_index_spreads_hashes_that_agree_in_low_or_high_bits(void **stat
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < 4096; i++) {
-        fixture->values[2 * i].hash = (uint64_t)i << 6 | 5;
-        fixture->values[2 * i + 1].hash = (uint64_t)7 << 60 | i;
+        fixture->values[2 * (size_t)i].hash = (uint64_t)i << 6 | 5;
+        fixture->values[2 * (size_t)i + 1].hash = (uint64_t)7 << 60 | i;
         insert(fixture, 2 * i);
         insert(fixture, 2 * i + 1);
     }

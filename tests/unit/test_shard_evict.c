@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#define QUARTER_BYTES (512U << 10)
+#define QUARTER_BYTES ((size_t)512 << 10)
 
 static enum kvasir_status pin(struct fixture *fixture, const char *key, enum value_pin kind,
                               uint32_t ms)
