@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,12 +23,21 @@
 #define MEASURE_GROW_SAMPLES 4096
 
 /* Ends the program: a benchmark that cannot go on has nothing to clean up but its sockets. */
-#define measure_die(...)                    \
-    do {                                    \
-        (void)fprintf(stderr, __VA_ARGS__); \
-        (void)fputc('\n', stderr);          \
-        exit(1);                            \
-    } while (0)
+ATTR_UNUSED ATTR_NORETURN ATTR_PRINTF(1, 2) static void measure_die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    (void)fputc('\n', stderr);
+    exit(1);
+}
+
+ATTR_UNUSED static size_t measure_clamp(uint64_t number, size_t least, size_t most)
+{
+    size_t low = number > least ? (size_t)number : least;
+    return low < most ? low : most;
+}
 
 /* Seconds that passed since some fixed moment. */
 ATTR_UNUSED static double measure_now(void)

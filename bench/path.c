@@ -208,8 +208,8 @@ static void time_rate(struct set *set, const char *operation, call_fn *call, siz
 {
     struct measure_samples rates = {0};
     size_t call_bytes = step * set->size_bytes;
-    size_t calls = (size_t)(set->setup->round_bytes / call_bytes);
-    calls = calls > 0 ? calls : 1;
+    size_t calls = measure_clamp(set->setup->round_bytes / measure_clamp(call_bytes, 1, SIZE_MAX),
+                                 1, SIZE_MAX);
     for (unsigned round = 0; round < set->setup->rounds; round++) {
         double start = measure_now();
         for (size_t i = 0; i < calls; i++) {
@@ -240,13 +240,9 @@ static void set_init(struct set *set, struct kvasir_client *client, const struct
     set->client = client;
     set->setup = setup;
     set->size_bytes = size_bytes;
-    set->key_count = (size_t)(setup->set_bytes / size_bytes);
-    set->key_count = set->key_count < SMALL_KEYS ? set->key_count : SMALL_KEYS;
-    set->key_count = set->key_count > 1 ? set->key_count : 2;
-    size_t fitting = (size_t)(BATCH_BYTES_MAX / size_bytes);
-    set->batch_count = set->key_count < BATCH_ITEMS_MAX ? set->key_count : BATCH_ITEMS_MAX;
-    set->batch_count = set->batch_count < fitting ? set->batch_count : fitting;
-    set->batch_count = set->batch_count > 0 ? set->batch_count : 1;
+    set->key_count = measure_clamp(setup->set_bytes / size_bytes, 2, SMALL_KEYS);
+    set->batch_count = measure_clamp(BATCH_BYTES_MAX / size_bytes, 1,
+                                     measure_clamp(set->key_count, 1, BATCH_ITEMS_MAX));
     set->buffers = measure_arena(set->batch_count * size_bytes);
 }
 

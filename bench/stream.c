@@ -128,7 +128,7 @@ static void expect_text(int fd, const char *expected)
         }
         got += (size_t)done;
         if (memcmp(reply, expected, got) != 0) {
-            done = read(fd, reply + got, sizeof(reply) - 1 - got);
+            (void)!read(fd, reply + got, sizeof(reply) - 1 - got);
             measure_die("the server said '%s' instead of '%s'", reply, expected);
         }
     }
@@ -228,7 +228,7 @@ static void raw_get(int fd, size_t key, uint8_t *value, size_t size)
 {
     (void)key;
     char head[RAW_HEAD_BYTES] = "g";
-    char tail[2];
+    char tail[2] = "";
     struct iovec request = {head, sizeof(head)};
     write_pieces(fd, &request, 1);
     struct iovec pieces[] = {{head, 10}, {value, size}, {tail, 2}};
@@ -283,8 +283,8 @@ typedef void exchange_fn(int fd, size_t key, uint8_t *value, size_t size);
 static void time_rounds(const struct setup *setup, int fd, exchange_fn *exchange, size_t size,
                         struct measure_samples *rates)
 {
-    size_t slots = (size_t)(setup->set_bytes / size > 0 ? setup->set_bytes / size : 1);
-    size_t calls = (size_t)(setup->round_bytes / size > 0 ? setup->round_bytes / size : 1);
+    size_t slots = measure_clamp(setup->set_bytes / size, 1, SIZE_MAX);
+    size_t calls = measure_clamp(setup->round_bytes / size, 1, SIZE_MAX);
     uint8_t *value = measure_arena(size);
     measure_fill(value, size, 0);
     for (size_t i = 0; i < slots; i++) {
@@ -323,7 +323,7 @@ static void run_sockets(const struct setup *setup)
     struct measure_samples rates = {0};
     for (size_t i = 0; i < setup->size_count; i++) {
         size_t size = (size_t)setup->sizes[i];
-        size_t slots = (size_t)(setup->set_bytes / size > 0 ? setup->set_bytes / size : 1);
+        size_t slots = measure_clamp(setup->set_bytes / size, 1, SIZE_MAX);
         pid_t pid = -1;
         int fd = setup->raw ? raw_start(setup, slots, size, &pid) : dial(setup->target);
         if (setup->password != NULL && !setup->raw) {
@@ -384,8 +384,8 @@ static void run_memory(const struct setup *setup)
     struct measure_samples rates = {0};
     for (size_t i = 0; i < setup->size_count; i++) {
         size_t size = (size_t)setup->sizes[i];
-        size_t slots = (size_t)(setup->set_bytes / size > 0 ? setup->set_bytes / size : 1);
-        size_t calls = (size_t)(setup->round_bytes / size > 0 ? setup->round_bytes / size : 1);
+        size_t slots = measure_clamp(setup->set_bytes / size, 1, SIZE_MAX);
+        size_t calls = measure_clamp(setup->round_bytes / size, 1, SIZE_MAX);
         uint8_t *from = measure_arena(slots * size);
         uint8_t *to = measure_arena(size);
         for (int past = 0; past < 2; past++) {

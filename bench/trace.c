@@ -88,7 +88,7 @@ static bool parse_line(const char *line, struct chain *chain, size_t *cut_p)
         count += *text == ',' ? 1 : 0;
     }
     *cut_p += count > CHAIN_MAX ? 1 : 0;
-    count = count < CHAIN_MAX ? count : CHAIN_MAX;
+    count = measure_clamp(count, 1, CHAIN_MAX);
     chain->at_s = at != NULL ? strtod(at, NULL) * 1e-3 : 0;
     chain->ids = malloc(count * sizeof(chain->ids[0]));
     if (chain->ids == NULL) {
@@ -315,9 +315,7 @@ static void worker_init(struct worker *worker, const struct setup *setup, const 
     worker->setup = setup;
     worker->trace = trace;
     worker->index = index;
-    size_t fitting = (size_t)(BATCH_BYTES_MAX / setup->block_bytes);
-    fitting = fitting > 0 ? fitting : 1;
-    worker->batch_count = fitting < BATCH_ITEMS_MAX ? fitting : BATCH_ITEMS_MAX;
+    worker->batch_count = measure_clamp(BATCH_BYTES_MAX / setup->block_bytes, 1, BATCH_ITEMS_MAX);
     worker->buffers = measure_arena(worker->batch_count * (size_t)setup->block_bytes);
     worker->items = calloc(CHAIN_MAX, sizeof(worker->items[0]));
     worker->keys = calloc(CHAIN_MAX, sizeof(worker->keys[0]));
