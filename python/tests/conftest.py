@@ -46,18 +46,32 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def shared_server(binary: str, folder: Path) -> Iterator[Server]:
-    """One server for all tests that do it no harm."""
-    with Server(
-        0,
-        folder / "shared.sock",
-        reactors=2,
-        maxmemory="256mb",
-        shm_staging_max="32mb",
-        huge_pages=False,
-        port_range=_port_range(),
-    ) as server:
-        yield server
+def shared_servers(binary: str, folder: Path) -> Iterator[list[Server]]:
+    """The shared server, last in the list; those before it did not survive their test."""
+    servers: list[Server] = []
+    yield servers
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def shared_server(shared_servers: list[Server], folder: Path) -> Iterator[Server]:
+    """One server for all tests that do it no harm; one that dies fails the test it died in."""
+    if not shared_servers or not shared_servers[-1].running:
+        shared_servers.append(
+            Server(
+                0,
+                folder / f"{len(shared_servers)}.sock",
+                reactors=2,
+                maxmemory="256mb",
+                shm_staging_max="32mb",
+                huge_pages=False,
+                port_range=_port_range(),
+            )
+        )
+    server = shared_servers[-1]
+    yield server
+    assert server.running, f"the server died:\n{server.log_tail()}"
 
 
 @pytest.fixture
