@@ -38,7 +38,10 @@ check_format()
 {
     local format
     format=$(tool clang-format) || { echo "$format"; return $SKIP; }
-    files '*.c' '*.h' | grep -v '/corpus/' | xargs -r "$format" --dry-run -Werror
+    local wrong
+    wrong=$(files '*.c' '*.h' | grep -v '/corpus/' | xargs -r "$format" --dry-run 2>&1 |
+        sed -nE 's/^([^:]+):[0-9]+:.*\[-Wclang-format-violations\]$/\1/p' | sort -u)
+    [ -z "$wrong" ] || { echo "make format puts these right:"; echo "$wrong"; return 1; }
 }
 
 check_spelling()

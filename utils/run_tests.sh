@@ -21,7 +21,7 @@ runner_of()
     install) echo utils/run_install.sh ;;
     integration) echo tests/run_integration.sh ;;
     python) echo python/run_tests.sh ;;
-    vllm) echo utils/test_vllm.sh ;;
+    vllm) echo tests/run_vllm.sh ;;
     *) echo "" ;;
     esac
 }
