@@ -17,10 +17,10 @@ struct chunk {
 };
 
 struct chunk_pool {
-    struct chunk *free;  /* owned */
+    struct chunk *free; /* owned */
     uint32_t free_count;
     uint32_t taken_count;
-    uint32_t count_max;  /* taken and free together */
+    uint32_t count_max; /* taken and free together */
 };
 
 /* Takes reserve_count chunks from the system now. */

@@ -14,9 +14,9 @@
 struct input {
     uint8_t *data; /* NULL while empty */
     size_t capacity_bytes;
-    size_t start_bytes; /* of data: used up to here */
-    size_t end_bytes;   /* of data: filled up to here */
-    struct chunk *chunk; /* data lies in it, or NULL: data is memory of its own */
+    size_t start_bytes;      /* of data: used up to here */
+    size_t end_bytes;        /* of data: filled up to here */
+    struct chunk *chunk;     /* data lies in it, or NULL: data is memory of its own */
     struct chunk_pool *pool; /* borrowed from the reactor */
 };
 

@@ -76,13 +76,14 @@ enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool sh
     }
     result = getaddrinfo(strcmp(address, "*") == 0 ? NULL : address, service, &hints, &found);
     if (result != 0) {
-        (void)snprintf(error, error_capacity, "cannot listen on %s: %s; bind takes an address of "
-                       "this host, or * for all", where, gai_strerror(result));
+        (void)snprintf(error, error_capacity,
+                       "cannot listen on %s: %s; bind takes an address of "
+                       "this host, or * for all",
+                       where, gai_strerror(result));
         return KVASIR_INVALID;
     }
     descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (descriptor < 0 ||
-        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+    if (descriptor < 0 || setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         (shared && setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) ||
         bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
         listen(descriptor, backlog) != 0) {

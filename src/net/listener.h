@@ -16,8 +16,8 @@
  * of the same port. On failure error names address, port and the fix. KVASIR_OK, KVASIR_BUSY (the
  * port is taken), KVASIR_INVALID (not an address), KVASIR_DENIED, KVASIR_IO. */
 ATTR_MUST_USE enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared,
-                                                   int backlog, char *error,
-                                                   size_t error_capacity, int *descriptor_p);
+                                                   int backlog, char *error, size_t error_capacity,
+                                                   int *descriptor_p);
 
 /* The same for a Unix socket. A socket file that nobody listens on is replaced; one that is alive is
  * KVASIR_BUSY. mode is the file's. */

@@ -12,7 +12,7 @@ struct loop;
 struct loop_watch;
 struct loop_timer;
 
-#define LOOP_READ 1U
+#define LOOP_READ  1U
 #define LOOP_WRITE 2U
 
 typedef void loop_ready_fn(void *argument, unsigned events);

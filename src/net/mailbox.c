@@ -22,8 +22,8 @@ struct box {
     int descriptor;                                    /* eventfd, owned */
     /* Written by the reactor of this box only, apart from what others touch. */
     ATTR_ALIGNED(CACHE_LINE_BYTES) struct chain *out; /* per destination, owned */
-    struct spsc **in;                                  /* per sender, owned */
-    bool pending;                                      /* some chain of out is not empty */
+    struct spsc **in;                                 /* per sender, owned */
+    bool pending;                                     /* some chain of out is not empty */
 };
 
 struct mailbox {

@@ -9,7 +9,11 @@
 /* Pieces handed to the kernel in one call: more do not make it faster (a 2 MiB page is one piece). */
 #define PIECES_MAX 64
 
-enum record_kind { RECORD_TEXT = 1, RECORD_VALUE, RECORD_DESCRIPTORS };
+enum record_kind {
+    RECORD_TEXT = 1,
+    RECORD_VALUE,
+    RECORD_DESCRIPTORS
+};
 
 /* Stands before its body; every record starts at a multiple of 8. */
 struct record {
@@ -211,9 +215,8 @@ bool output_value(struct output *output, const struct layout_cursor *cursor, siz
 
 bool output_descriptors(struct output *output, const int descriptors[OUTPUT_DESCRIPTOR_COUNT])
 {
-    struct record_descriptors *record =
-        (struct record_descriptors *)(void *)record_add(output, RECORD_DESCRIPTORS,
-                                                        sizeof(*record));
+    struct record_descriptors *record = (struct record_descriptors *)(void *)record_add(
+        output, RECORD_DESCRIPTORS, sizeof(*record));
     if (record == NULL) {
         return false;
     }
@@ -351,8 +354,7 @@ static ssize_t send_pieces(int descriptor, struct gather *gather)
 }
 
 enum kvasir_status output_flush(struct output *output, int descriptor, size_t budget_bytes,
-                                output_release_fn *release, void *argument,
-                                uint64_t *sent_bytes_p)
+                                output_release_fn *release, void *argument, uint64_t *sent_bytes_p)
 {
     size_t spent = 0;
     while (output->pending_bytes > 0 && spent < budget_bytes) {
@@ -364,7 +366,7 @@ enum kvasir_status output_flush(struct output *output, int descriptor, size_t bu
             if (errno == EINTR) {
                 continue;
             }
-            return errno == EAGAIN || errno == EWOULDBLOCK ? KVASIR_AGAIN : KVASIR_CLOSED;
+            return errno == EAGAIN ? KVASIR_AGAIN : KVASIR_CLOSED;
         }
         spent += (size_t)sent;
         *sent_bytes_p += (uint64_t)sent;

@@ -1,0 +1,292 @@
+#include "server/batch.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "server/conn.h"
+#include "server/reactor.h"
+#include "server/task.h"
+
+#include <stdlib.h>
+
+/* How often an op may come back for want of pages before it is refused: each time the other shards
+ * were asked to evict. */
+#define PAGE_TRIES_MAX 3
+
+/* ---- pool ---- */
+
+static void part_reset(struct batch_part *part)
+{
+    part->first = BATCH_OP_NONE;
+    part->last = BATCH_OP_NONE;
+    part->resume = BATCH_OP_NONE;
+    part->tries = 0;
+}
+
+static struct batch *batch_new(struct reactor *reactor)
+{
+    uint32_t shard_count = reactor->server->reactor_count;
+    struct batch *batch = NULL;
+    if (reactor->batch_count >= BATCH_COUNT_MAX || fault_hit("server.batch")) {
+        return NULL;
+    }
+    batch = malloc(sizeof(*batch) + shard_count * sizeof(batch->parts[0]));
+    if (batch == NULL) {
+        return NULL;
+    }
+    reactor->batch_count++;
+    batch->magic = BATCH_MAGIC;
+    list_init(&batch->link);
+    for (uint32_t i = 0; i < shard_count; i++) {
+        struct batch_part *part = &batch->parts[i];
+        *part = (struct batch_part){.batch = batch, .origin = reactor->index};
+        list_init(&part->stall_link);
+        part_reset(part);
+    }
+    return batch;
+}
+
+struct batch *batch_take(struct reactor *reactor, struct conn *conn)
+{
+    struct batch *batch;
+    if (!list_empty(&reactor->free_batches)) {
+        batch = list_entry(reactor->free_batches.next, struct batch, link);
+        list_remove(&batch->link);
+    } else {
+        batch = batch_new(reactor);
+    }
+    if (batch == NULL) {
+        if (!list_linked(&conn->batch_link)) {
+            list_push_back(&reactor->batch_waiters, &conn->batch_link);
+        }
+        return NULL;
+    }
+    batch->conn = conn;
+    batch->request_count = 0;
+    batch->request_first = 0;
+    batch->request_planned = 0;
+    batch->op_count = 0;
+    batch->arg_count = 0;
+    batch->waiting = 0;
+    batch->shards = 0;
+    batch->for_upload = false;
+    return batch;
+}
+
+void batch_give(struct reactor *reactor, struct batch **batch_p)
+{
+    struct batch *batch = *batch_p;
+    CHECK_MAGIC(batch, BATCH_MAGIC);
+    check(batch->waiting == 0);
+    batch->conn = NULL;
+    batch_begin_round(batch);
+    list_push_front(&reactor->free_batches, &batch->link);
+    *batch_p = NULL;
+    if (!list_empty(&reactor->batch_waiters)) {
+        struct conn *conn = list_entry(reactor->batch_waiters.next, struct conn, batch_link);
+        list_remove(&conn->batch_link);
+        conn_run_later(conn);
+    }
+}
+
+void batch_pool_fini(struct reactor *reactor)
+{
+    while (!list_empty(&reactor->free_batches)) {
+        struct batch *batch = list_entry(reactor->free_batches.next, struct batch, link);
+        list_remove(&batch->link);
+        reactor->batch_count--;
+        batch->magic = 0;
+        free(batch);
+    }
+    check(reactor->batch_count == 0);
+}
+
+/* ---- rounds ---- */
+
+void batch_begin_round(struct batch *batch)
+{
+    uint64_t shards = batch->shards;
+    while (shards != 0) {
+        part_reset(&batch->parts[__builtin_ctzll(shards)]);
+        shards &= shards - 1;
+    }
+    batch->shards = 0;
+    batch->op_count = 0;
+    batch->stat_count = 0;
+}
+
+struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op_kind kind,
+                           uint32_t shard)
+{
+    struct batch_part *part = &batch->parts[shard];
+    uint16_t index = (uint16_t)batch->op_count;
+    struct batch_op *added = &batch->ops[index];
+    check(batch->op_count < BATCH_OPS_MAX);
+    added->op = (struct op){
+        .kind = (uint8_t)kind, .database = batch->conn->database, .owner = batch->conn->id};
+    added->next = BATCH_OP_NONE;
+    added->shard = (uint16_t)shard;
+    if (part->first == BATCH_OP_NONE) {
+        part->first = index;
+        part->resume = index;
+        batch->shards |= UINT64_C(1) << shard;
+    } else {
+        batch->ops[part->last].next = index;
+    }
+    part->last = index;
+    batch->op_count++;
+    if (request != NULL) {
+        if (request->op_count == 0) {
+            request->op_first = index;
+        }
+        request->op_count++;
+    }
+    return &added->op;
+}
+
+struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
+                        struct slice key)
+{
+    struct op *op =
+        batch_add_op_at(batch, request, kind, reactor_of_key(batch->conn->reactor, key));
+    op->key = key;
+    op->hash = op_hash(op->database, key);
+    return op;
+}
+
+void batch_drop_results(struct reactor *reactor, struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->op_count; i++) {
+        struct op *op = &batch->ops[i].op;
+        if (op->value != NULL) {
+            reactor_release_pin(reactor, batch->ops[i].shard, op->value);
+            op->value = NULL;
+        }
+        if (op->old != NULL) {
+            reactor_release_pin(reactor, batch->ops[i].shard, op->old);
+            op->old = NULL;
+        }
+    }
+}
+
+/* ---- running ---- */
+
+bool batch_dispatch(struct reactor *reactor, struct batch *batch)
+{
+    uint64_t shards = batch->shards;
+    batch->waiting++; /* so that what is done at once does not call back */
+    while (shards != 0) {
+        uint32_t shard = (uint32_t)__builtin_ctzll(shards);
+        struct batch_part *part = &batch->parts[shard];
+        shards &= shards - 1;
+        batch->waiting++;
+        if (shard == reactor->index) {
+            batch_execute_part(reactor, part);
+        } else {
+            part->mail.kind = MAIL_OPS;
+            mailbox_send(reactor->server->mailbox, reactor->index, shard, &part->mail);
+            metric_add(&reactor->metrics.hops, 1);
+        }
+    }
+    batch->waiting--;
+    return batch->waiting == 0;
+}
+
+void batch_waited(struct reactor *reactor, struct batch *batch)
+{
+    (void)reactor;
+    CHECK_MAGIC(batch, BATCH_MAGIC);
+    check(batch->waiting > 0);
+    batch->waiting--;
+    if (batch->waiting == 0) {
+        conn_batch_done(batch->conn);
+    }
+}
+
+void batch_part_done(struct reactor *reactor, struct batch_part *part)
+{
+    batch_waited(reactor, part->batch);
+}
+
+/* ---- executing, on the shard's reactor ---- */
+
+static void reclaim_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    if (index != gather->origin) {
+        gather->answers[index].number =
+            shard_reclaim(reactor->shard, (uint32_t)gather->number, &reactor->now);
+    }
+}
+
+static void reclaim_done(struct reactor *reactor, struct gather *gather)
+{
+    gather_destroy(&gather);
+    reactor->reclaiming = false;
+    batch_resume_stalled(reactor);
+}
+
+/* Asks the other shards for pages; they evict if they must. */
+static bool reclaim_start(struct reactor *reactor, const struct op *op)
+{
+    uint64_t length = op->kind == OP_SET || op->kind == OP_RESERVE || op->kind == OP_GRANT_RESERVE
+                          ? op->put.length_bytes
+                          : SERVER_PAYLOAD_PAGE_BYTES;
+    uint32_t others = reactor->server->reactor_count - 1;
+    uint64_t wanted = length / SERVER_PAYLOAD_PAGE_BYTES + 1;
+    struct gather *gather;
+    if (reactor->reclaiming) {
+        return true;
+    }
+    if (others == 0) {
+        return false;
+    }
+    gather = gather_create(reactor, reclaim_run, reclaim_done);
+    if (gather == NULL) {
+        return false;
+    }
+    gather->number = (int64_t)((wanted + others - 1) / others);
+    reactor->reclaiming = true;
+    metric_add(&reactor->metrics.retries_for_pages, 1);
+    (void)gather_start(reactor, gather, NULL);
+    return true;
+}
+
+static void part_send_back(struct reactor *reactor, struct batch_part *part)
+{
+    if (part->origin == reactor->index) {
+        batch_part_done(reactor, part);
+        return;
+    }
+    part->mail.kind = MAIL_OPS_DONE;
+    mailbox_send(reactor->server->mailbox, reactor->index, part->origin, &part->mail);
+}
+
+void batch_execute_part(struct reactor *reactor, struct batch_part *part)
+{
+    while (part->resume != BATCH_OP_NONE) {
+        struct batch_op *entry = &part->batch->ops[part->resume];
+        shard_execute(reactor->shard, &entry->op, &reactor->now);
+        if (UNLIKELY(entry->op.status == KVASIR_AGAIN)) {
+            if (part->tries < PAGE_TRIES_MAX && reclaim_start(reactor, &entry->op)) {
+                part->tries++;
+                list_push_back(&reactor->stalled, &part->stall_link);
+                return;
+            }
+            entry->op.status = KVASIR_NO_MEMORY;
+        }
+        part->tries = 0;
+        part->resume = entry->next;
+    }
+    part_send_back(reactor, part);
+}
+
+void batch_resume_stalled(struct reactor *reactor)
+{
+    struct list again;
+    list_init(&again);
+    list_splice_back(&again, &reactor->stalled);
+    while (!list_empty(&again)) {
+        struct batch_part *part = list_entry(again.next, struct batch_part, stall_link);
+        list_remove(&part->stall_link);
+        batch_execute_part(reactor, part);
+    }
+}

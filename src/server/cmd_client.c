@@ -1,0 +1,412 @@
+#include "server/cmd_client.h"
+
+#include "server/reply.h"
+#include "server/task.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LINE_BYTES_MAX 1024
+
+/* Printable and without blanks, as Redis wants names: they stand in CLIENT LIST. */
+static bool name_allowed(struct slice name)
+{
+    for (size_t i = 0; i < name.length_bytes; i++) {
+        if (name.data[i] < '!' || name.data[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void keep_text(char *to, struct slice text)
+{
+    size_t length =
+        text.length_bytes < CONN_NAME_BYTES - 1 ? text.length_bytes : CONN_NAME_BYTES - 1;
+    memcpy(to, text.data, length);
+    to[length] = '\0';
+}
+
+bool conn_set_name(struct conn *conn, struct slice name)
+{
+    if (!name_allowed(name)) {
+        reply_error(conn,
+                    "ERR Client names cannot contain spaces, newlines or special characters.");
+        return false;
+    }
+    if (name.length_bytes >= CONN_NAME_BYTES) {
+        reply_errorf(conn, "ERR Client names may have up to %d bytes, not %zu", CONN_NAME_BYTES - 1,
+                     name.length_bytes);
+        return false;
+    }
+    keep_text(conn->name, name);
+    return true;
+}
+
+void cmd_client_reply_id(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_integer(conn, (int64_t)conn->id);
+}
+
+void cmd_client_reply_getname(struct conn *conn, struct request *request)
+{
+    (void)request;
+    if (conn->name[0] == '\0') {
+        reply_null(conn);
+    } else {
+        reply_text(conn, conn->name);
+    }
+}
+
+void cmd_client_reply_setname(struct conn *conn, struct request *request)
+{
+    if (conn_set_name(conn, request->args[2])) {
+        reply_ok(conn);
+    }
+}
+
+void cmd_client_reply_setinfo(struct conn *conn, struct request *request)
+{
+    struct slice which = request->args[2];
+    struct slice text = request->args[3];
+    bool name = slice_equal_nocase(which, "lib-name");
+    if (!name && !slice_equal_nocase(which, "lib-ver")) {
+        reply_errorf(conn, "ERR Unrecognized option '%.*s'",
+                     (int)(which.length_bytes < 64 ? which.length_bytes : 64),
+                     (const char *)which.data);
+    } else if (!name_allowed(text)) {
+        reply_errorf(conn, "ERR %s cannot contain spaces, newlines or special characters.",
+                     name ? "lib-name" : "lib-ver");
+    } else {
+        keep_text(name ? conn->library_name : conn->library_version, text);
+        reply_ok(conn);
+    }
+}
+
+/* ---- LIST, INFO ---- */
+
+static size_t describe(const struct conn *conn, char *line, size_t capacity)
+{
+    int64_t now_us = conn->reactor->now.mono_us;
+    int written = snprintf(
+        line, capacity,
+        "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=%s db=%u sub=0 psub=0 "
+        "ssub=0 multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
+        "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d "
+        "lib-name=%s lib-ver=%s\n",
+        (unsigned long long)conn->id, conn->peer, conn->local, conn->descriptor, conn->name,
+        (long long)((now_us - conn->created_us) / 1000000),
+        (long long)((now_us - conn->active_us) / 1000000), conn->is_unix ? "U" : "N",
+        (unsigned)conn->database, input_length(&conn->input),
+        conn->input.data != NULL ? input_room(&conn->input) : (size_t)0, conn->output.value_count,
+        (unsigned long long)conn->output.pending_bytes,
+        (unsigned long long)(sizeof(*conn) + conn->input.capacity_bytes),
+        conn->writable ? "r" : "rw", conn->last_command != NULL ? conn->last_command->name : "NULL",
+        (int)conn->resp, conn->library_name, conn->library_version);
+    if (written < 0) {
+        return 0;
+    }
+    return (size_t)written < capacity ? (size_t)written : capacity - 1;
+}
+
+void cmd_client_reply_info(struct conn *conn, struct request *request)
+{
+    char line[LINE_BYTES_MAX];
+    size_t length;
+    conn->last_command = request->command;
+    length = describe(conn, line, sizeof(line));
+    reply_verbatim(conn, slice_of(line, length));
+}
+
+/* Which clients a LIST or KILL is about; lies in the gather's argument. */
+struct client_filter {
+    uint64_t id; /* 0: any */
+    bool by_address, by_local, by_type, type_matches, skip_me, by_user, user_matches;
+    uint64_t caller;
+    int64_t age_min_s; /* MAXAGE; -1: any */
+    char address[LISTENER_ADDRESS_BYTES];
+    char local[LISTENER_ADDRESS_BYTES];
+};
+_Static_assert(sizeof(struct client_filter) <= GATHER_ARGUMENT_BYTES, "lies in a gather");
+
+static bool filter_matches(const struct client_filter *filter, const struct conn *conn)
+{
+    int64_t age_s = (conn->reactor->now.mono_us - conn->created_us) / 1000000;
+    return (filter->id == 0 || conn->id == filter->id) &&
+           (!filter->by_address || strcmp(conn->peer, filter->address) == 0) &&
+           (!filter->by_local || strcmp(conn->local, filter->local) == 0) &&
+           (!filter->by_type || filter->type_matches) &&
+           (!filter->by_user || filter->user_matches) &&
+           !(filter->skip_me && conn->id == filter->caller) &&
+           (filter->age_min_s < 0 || age_s >= filter->age_min_s);
+}
+
+static void list_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    struct client_filter filter;
+    memcpy(&filter, gather->argument, sizeof(filter));
+    list_foreach (cursor, &reactor->conns) {
+        const struct conn *conn = list_entry(cursor, struct conn, link);
+        char line[LINE_BYTES_MAX];
+        if (filter_matches(&filter, conn) &&
+            !task_answer_add(&gather->answers[index], line, describe(conn, line, sizeof(line)))) {
+            return;
+        }
+    }
+}
+
+static void begin(struct conn *conn, struct request *request, task_run_fn *run,
+                  const struct client_filter *filter)
+{
+    struct gather *gather = gather_create(conn->reactor, run, NULL);
+    if (gather == NULL) {
+        request_refuse(request, "ERR out of memory for this answer");
+        return;
+    }
+    memcpy(gather->argument, filter, sizeof(*filter));
+    request->gather = gather;
+    (void)gather_start(conn->reactor, gather, conn->batch);
+}
+
+static void filter_type(struct client_filter *filter, struct slice type)
+{
+    filter->by_type = true;
+    filter->type_matches = slice_equal_nocase(type, "normal");
+}
+
+static bool type_known(struct slice type)
+{
+    return slice_equal_nocase(type, "normal") || slice_equal_nocase(type, "master") ||
+           slice_equal_nocase(type, "replica") || slice_equal_nocase(type, "slave") ||
+           slice_equal_nocase(type, "pubsub");
+}
+
+void cmd_client_plan_list(struct conn *conn, struct request *request)
+{
+    struct client_filter filter = {.age_min_s = -1};
+    if (request->arg_count == 4 && slice_equal_nocase(request->args[2], "type")) {
+        if (!type_known(request->args[3])) {
+            request_refuse(request, "ERR Unknown client type");
+            return;
+        }
+        filter_type(&filter, request->args[3]);
+    } else if (request->arg_count == 4 && slice_equal_nocase(request->args[2], "id")) {
+        if (!slice_to_u64(request->args[3], &filter.id) || filter.id == 0) {
+            request_refuse(request, "ERR Invalid client ID");
+            return;
+        }
+    } else if (request->arg_count != 2) {
+        request_refuse(request, ERROR_SYNTAX);
+        return;
+    }
+    conn->last_command = request->command;
+    begin(conn, request, list_run, &filter);
+}
+
+void cmd_client_reply_list(struct conn *conn, struct request *request)
+{
+    struct gather *gather = request->gather;
+    struct task_answer all = {0};
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        const struct task_answer *answer = &gather->answers[i];
+        if (!task_answer_add(&all, answer->text, answer->text_bytes)) {
+            gather->failed = true;
+        }
+    }
+    if (gather->failed) {
+        reply_error(conn, "ERR out of memory for this answer");
+    } else {
+        reply_verbatim(conn, slice_of(all.text, all.text_bytes));
+    }
+    task_answer_free(&all);
+    gather_destroy(&request->gather);
+}
+
+/* ---- KILL ---- */
+
+static void kill_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    struct client_filter filter;
+    memcpy(&filter, gather->argument, sizeof(filter));
+    list_foreach_safe (cursor, after, &reactor->conns) {
+        struct conn *conn = list_entry(cursor, struct conn, link);
+        if (!filter_matches(&filter, conn)) {
+            continue;
+        }
+        gather->answers[index].number++;
+        if (conn->id == filter.caller) {
+            gather->answers[index].self = true; /* it still has to be told */
+        } else {
+            conn_kill(conn);
+        }
+    }
+}
+
+static bool parse_yes_no(struct slice word, bool *yes)
+{
+    *yes = slice_equal_nocase(word, "yes");
+    return *yes || slice_equal_nocase(word, "no");
+}
+
+/* One pair of the new form; false: refused. */
+static bool parse_kill_pair(struct request *request, uint32_t i, struct client_filter *filter)
+{
+    struct slice word = request->args[i];
+    struct slice value = request->args[i + 1];
+    int64_t age;
+    if (slice_equal_nocase(word, "id")) {
+        if (!slice_to_u64(value, &filter->id) || filter->id == 0) {
+            request_refuse(request, "ERR client-id should be greater than 0");
+            return false;
+        }
+    } else if (slice_equal_nocase(word, "addr") && value.length_bytes < sizeof(filter->address)) {
+        filter->by_address = true;
+        memcpy(filter->address, value.data, value.length_bytes);
+    } else if (slice_equal_nocase(word, "laddr") && value.length_bytes < sizeof(filter->local)) {
+        filter->by_local = true;
+        memcpy(filter->local, value.data, value.length_bytes);
+    } else if (slice_equal_nocase(word, "type")) {
+        if (!type_known(value)) {
+            request_refuse(request, "ERR Unknown client type");
+            return false;
+        }
+        filter_type(filter, value);
+    } else if (slice_equal_nocase(word, "user")) {
+        filter->by_user = true;
+        filter->user_matches = slice_equal(value, slice_of_text("default"));
+    } else if (slice_equal_nocase(word, "maxage") && slice_to_i64(value, &age) && age > 0) {
+        filter->age_min_s = age;
+    } else if (!slice_equal_nocase(word, "skipme") || !parse_yes_no(value, &filter->skip_me)) {
+        request_refuse(request, ERROR_SYNTAX);
+        return false;
+    }
+    return true;
+}
+
+void cmd_client_plan_kill(struct conn *conn, struct request *request)
+{
+    struct client_filter filter = {.caller = conn->id, .age_min_s = -1};
+    if (request->arg_count == 3) { /* the old form: an address, and the caller may be meant */
+        struct slice address = request->args[2];
+        filter.by_address = true;
+        if (address.length_bytes >= sizeof(filter.address)) {
+            address.length_bytes = sizeof(filter.address) - 1;
+        }
+        memcpy(filter.address, address.data, address.length_bytes);
+        request->flags = 1;
+    } else {
+        filter.skip_me = true;
+        if (request->arg_count % 2 != 0) {
+            request_refuse(request, ERROR_SYNTAX);
+            return;
+        }
+        for (uint32_t i = 2; i < request->arg_count; i += 2) {
+            if (!parse_kill_pair(request, i, &filter)) {
+                return;
+            }
+        }
+    }
+    begin(conn, request, kill_run, &filter);
+}
+
+void cmd_client_reply_kill(struct conn *conn, struct request *request)
+{
+    struct gather *gather = request->gather;
+    int64_t count = 0;
+    bool self = false;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        count += gather->answers[i].number;
+        self = self || gather->answers[i].self;
+    }
+    if (request->flags == 0) {
+        reply_integer(conn, count);
+    } else if (count == 0) {
+        reply_error(conn, "ERR No such client");
+    } else {
+        reply_ok(conn);
+    }
+    gather_destroy(&request->gather);
+    if (self) {
+        conn_close_soon(conn);
+    }
+}
+
+/* ---- switches ---- */
+
+static bool parse_on_off(struct slice word, bool *on)
+{
+    *on = slice_equal_nocase(word, "on");
+    return *on || slice_equal_nocase(word, "off");
+}
+
+static void reply_switch(struct conn *conn, struct request *request, bool *flag)
+{
+    if (parse_on_off(request->args[2], flag)) {
+        reply_ok(conn);
+    } else {
+        reply_error(conn, ERROR_SYNTAX);
+    }
+}
+
+void cmd_client_reply_no_evict(struct conn *conn, struct request *request)
+{
+    reply_switch(conn, request, &conn->no_evict);
+}
+
+void cmd_client_reply_no_touch(struct conn *conn, struct request *request)
+{
+    reply_switch(conn, request, &conn->no_touch);
+}
+
+void cmd_client_reply_reply(struct conn *conn, struct request *request)
+{
+    struct slice word = request->args[2];
+    if (slice_equal_nocase(word, "on")) {
+        conn->reply_off = false;
+        conn->muted = false;
+        reply_ok(conn);
+    } else if (slice_equal_nocase(word, "off")) {
+        conn->reply_off = true;
+    } else if (slice_equal_nocase(word, "skip")) {
+        conn->skip_armed = !conn->reply_off;
+    } else {
+        reply_error(conn, ERROR_SYNTAX);
+    }
+}
+
+void cmd_client_reply_help(struct conn *conn, struct request *request)
+{
+    static const char *const lines[] = {
+        "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "GETNAME",
+        "    The name of this connection.",
+        "ID",
+        "    The number of this connection.",
+        "INFO",
+        "    Facts about this connection.",
+        "KILL <ip:port>",
+        "    Close the connection of that address.",
+        "KILL <option> <value> [<option> <value> ...]",
+        "    Close connections by ADDR, LADDR, TYPE, USER, ID, MAXAGE; SKIPME yes|no.",
+        "LIST [TYPE normal | ID <id>]",
+        "    Facts about all connections.",
+        "NO-EVICT on|off",
+        "    Accepted; connections are never evicted.",
+        "NO-TOUCH on|off",
+        "    Whether reads count as accesses.",
+        "REPLY on|off|skip",
+        "    Whether replies are sent.",
+        "SETINFO LIB-NAME|LIB-VER <text>",
+        "    What client library this is.",
+        "SETNAME <name>",
+        "    Name this connection.",
+        "HELP",
+        "    This text.",
+    };
+    (void)request;
+    reply_array(conn, ARRAY_COUNT(lines));
+    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
+        reply_simple(conn, lines[i]);
+    }
+}

@@ -1,0 +1,10 @@
+#pragma once
+/* cmd_client – handlers of CLIENT and its subcommands. See handlers.h. */
+
+#include "server/handlers.h"
+
+handler_plan_fn cmd_client_plan_list, cmd_client_plan_kill;
+handler_reply_fn cmd_client_reply_id, cmd_client_reply_getname, cmd_client_reply_setname,
+    cmd_client_reply_setinfo, cmd_client_reply_list, cmd_client_reply_info, cmd_client_reply_kill,
+    cmd_client_reply_no_evict, cmd_client_reply_no_touch, cmd_client_reply_reply,
+    cmd_client_reply_help;

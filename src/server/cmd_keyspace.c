@@ -1,0 +1,340 @@
+#include "server/cmd_keyspace.h"
+
+#include "base/glob.h"
+#include "base/number.h"
+#include "server/reply.h"
+#include "server/task.h"
+
+#include <string.h>
+
+/* Buckets of one SCAN call at most, whatever COUNT says; and how many keys it asks for by default. */
+#define SCAN_BUCKETS_MAX   10000
+#define SCAN_COUNT_DEFAULT 10
+/* Buckets that KEYS visits between looks at its memory. */
+#define KEYS_BUCKETS 1024
+
+static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer; use SCAN";
+
+/* Begins a gather for the request; refuses it when there is no memory. */
+static struct gather *begin(struct conn *conn, struct request *request, task_run_fn *run)
+{
+    struct gather *gather = gather_create(conn->reactor, run, NULL);
+    if (gather == NULL) {
+        request_refuse(request, ERROR_NO_MEMORY);
+        return NULL;
+    }
+    gather->number = conn->database;
+    request->gather = gather;
+    return gather;
+}
+
+static void start(struct conn *conn, struct request *request)
+{
+    (void)gather_start(conn->reactor, request->gather, conn->batch);
+}
+
+/* Sum of what the reactors counted; ends the gather. */
+static int64_t sum(struct request *request)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < request->gather->reactor_count; i++) {
+        total += request->gather->answers[i].number;
+    }
+    gather_destroy(&request->gather);
+    return total;
+}
+
+/* ---- DBSIZE, FLUSH ---- */
+
+static void dbsize_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    struct shard_database database;
+    shard_database(reactor->shard, (uint8_t)gather->number, &reactor->now, &database);
+    gather->answers[index].number = (int64_t)database.key_count;
+}
+
+void cmd_keyspace_plan_dbsize(struct conn *conn, struct request *request)
+{
+    if (begin(conn, request, dbsize_run) != NULL) {
+        start(conn, request);
+    }
+}
+
+void cmd_keyspace_reply_dbsize(struct conn *conn, struct request *request)
+{
+    reply_integer(conn, sum(request));
+}
+
+static void flush_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    (void)index;
+    shard_flush(reactor->shard, (uint8_t)gather->number);
+}
+
+static void plan_flush(struct conn *conn, struct request *request, bool all)
+{
+    bool ok = request->arg_count == 1 ||
+              (request->arg_count == 2 && (slice_equal_nocase(request->args[1], "sync") ||
+                                           slice_equal_nocase(request->args[1], "async")));
+    if (!ok) {
+        request_refuse(request, ERROR_SYNTAX);
+        return;
+    }
+    if (begin(conn, request, flush_run) != NULL) {
+        if (all) {
+            request->gather->number = SHARD_DATABASE_ALL;
+        }
+        start(conn, request);
+    }
+}
+
+void cmd_keyspace_plan_flushall(struct conn *conn, struct request *request)
+{
+    plan_flush(conn, request, true);
+}
+
+void cmd_keyspace_plan_flushdb(struct conn *conn, struct request *request)
+{
+    plan_flush(conn, request, false);
+}
+
+void cmd_keyspace_reply_flush(struct conn *conn, struct request *request)
+{
+    gather_destroy(&request->gather);
+    reply_ok(conn);
+}
+
+/* ---- lists of keys: in an answer each is its length (4 bytes) and its bytes ---- */
+
+struct key_filter {
+    struct task_answer *answer;
+    struct slice pattern; /* length 0: every key */
+    bool full;            /* the answer takes no more */
+};
+
+static void collect_key(void *argument, struct slice key, const struct value *value)
+{
+    struct key_filter *filter = argument;
+    uint32_t length = (uint32_t)key.length_bytes;
+    (void)value;
+    if (filter->full ||
+        (filter->pattern.length_bytes > 0 && !glob_match(filter->pattern, key, false))) {
+        return;
+    }
+    filter->full = !task_answer_add(filter->answer, &length, sizeof(length)) ||
+                   !task_answer_add(filter->answer, key.data, length);
+    filter->answer->number++;
+}
+
+static void reply_collected(struct conn *conn, const struct task_answer *answer)
+{
+    size_t offset = 0;
+    while (offset < answer->text_bytes) {
+        uint32_t length;
+        memcpy(&length, answer->text + offset, sizeof(length));
+        offset += sizeof(length);
+        reply_bulk(conn, slice_of(answer->text + offset, length));
+        offset += length;
+    }
+}
+
+static bool keep_pattern(struct request *request, struct slice pattern)
+{
+    struct gather *gather = request->gather;
+    if (slice_equal(pattern, slice_of_text("*"))) {
+        pattern.length_bytes = 0;
+    }
+    if (pattern.length_bytes > sizeof(gather->argument)) {
+        gather_destroy(&request->gather);
+        request_refuse(request, "ERR the pattern is longer than 512 bytes");
+        return false;
+    }
+    if (pattern.length_bytes > 0) {
+        memcpy(gather->argument, pattern.data, pattern.length_bytes);
+    }
+    gather->argument_bytes = pattern.length_bytes;
+    return true;
+}
+
+static void keys_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    struct key_filter filter = {.answer = &gather->answers[index],
+                                .pattern = slice_of(gather->argument, gather->argument_bytes)};
+    uint64_t cursor = 0;
+    do {
+        cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, KEYS_BUCKETS,
+                            &reactor->now, collect_key, &filter);
+    } while (cursor != 0 && !filter.full);
+}
+
+void cmd_keyspace_plan_keys(struct conn *conn, struct request *request)
+{
+    if (begin(conn, request, keys_run) != NULL && keep_pattern(request, request->args[1])) {
+        start(conn, request);
+    }
+}
+
+void cmd_keyspace_reply_keys(struct conn *conn, struct request *request)
+{
+    struct gather *gather = request->gather;
+    int64_t count = 0;
+    if (gather->failed) {
+        reply_error(conn, "ERR the keys make an answer of over 64 MiB; use SCAN");
+        gather_destroy(&request->gather);
+        return;
+    }
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        count += gather->answers[i].number;
+    }
+    reply_array(conn, (uint64_t)count);
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        reply_collected(conn, &gather->answers[i]);
+    }
+    gather_destroy(&request->gather);
+}
+
+/* ---- SCAN: the cursor is the shard's own, times the number of shards, plus the shard ---- */
+
+static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    struct task_answer *answer = &gather->answers[index];
+    struct key_filter filter = {.answer = answer,
+                                .pattern = slice_of(gather->argument, gather->argument_bytes)};
+    uint64_t wanted = gather->flags;
+    uint64_t buckets = 0;
+    uint64_t cursor = gather->cursor / gather->reactor_count;
+    if (gather->cursor % gather->reactor_count != index) {
+        return;
+    }
+    /* COUNT is about keys looked at; with MATCH few of them may be in the answer. */
+    do {
+        cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, 1, &reactor->now,
+                            collect_key, &filter);
+        buckets++;
+    } while (cursor != 0 && !filter.full && (uint64_t)answer->number < wanted &&
+             buckets < wanted * 10 && buckets < SCAN_BUCKETS_MAX);
+    if (cursor != 0) {
+        gather->cursor = cursor * gather->reactor_count + index;
+    } else {
+        gather->cursor = (index + 1) % gather->reactor_count;
+    }
+}
+
+/* A type that is not "string" has no keys. */
+static bool parse_scan(struct request *request, struct slice *pattern, uint64_t *count, bool *none)
+{
+    for (uint32_t i = 2; i < request->arg_count; i += 2) {
+        struct slice word = request->args[i];
+        int64_t number;
+        if (i + 1 >= request->arg_count) {
+            request_refuse(request, ERROR_SYNTAX);
+            return false;
+        }
+        if (slice_equal_nocase(word, "match")) {
+            *pattern = request->args[i + 1];
+        } else if (slice_equal_nocase(word, "type")) {
+            *none = !slice_equal_nocase(request->args[i + 1], "string");
+        } else if (!slice_equal_nocase(word, "count")) {
+            request_refuse(request, ERROR_SYNTAX);
+            return false;
+        } else if (!slice_to_i64(request->args[i + 1], &number)) {
+            request_refuse(request, ERROR_NOT_INTEGER);
+            return false;
+        } else if (number < 1) {
+            request_refuse(request, ERROR_SYNTAX);
+            return false;
+        } else {
+            *count = (uint64_t)number;
+        }
+    }
+    return true;
+}
+
+void cmd_keyspace_plan_scan(struct conn *conn, struct request *request)
+{
+    struct slice pattern = slice_of_text("*");
+    uint64_t count = SCAN_COUNT_DEFAULT;
+    uint64_t cursor;
+    bool none = false;
+    if (!slice_to_u64(request->args[1], &cursor)) {
+        request_refuse(request, "ERR invalid cursor");
+        return;
+    }
+    if (!parse_scan(request, &pattern, &count, &none) || begin(conn, request, scan_run) == NULL ||
+        !keep_pattern(request, pattern)) {
+        return;
+    }
+    request->gather->cursor = cursor;
+    request->gather->flags = count;
+    request->flags = none;
+    start(conn, request);
+}
+
+void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
+{
+    struct gather *gather = request->gather;
+    char text[24];
+    int64_t count = 0;
+    if (gather->failed) {
+        gather_destroy(&request->gather);
+        reply_error(conn, ERROR_NO_MEMORY);
+        return;
+    }
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        count += gather->answers[i].number;
+    }
+    reply_array(conn, 2);
+    reply_bulk(conn, slice_of(text, number_from_u64(text, gather->cursor)));
+    reply_array(conn, request->flags != 0 ? 0 : (uint64_t)count);
+    for (uint32_t i = 0; i < gather->reactor_count && request->flags == 0; i++) {
+        reply_collected(conn, &gather->answers[i]);
+    }
+    gather_destroy(&request->gather);
+}
+
+/* ---- RANDOMKEY ---- */
+
+static void randomkey_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    struct task_answer *answer = &gather->answers[index];
+    struct shard_database database;
+    struct slice key;
+    shard_database(reactor->shard, (uint8_t)gather->number, &reactor->now, &database);
+    if (shard_random_key(reactor->shard, (uint8_t)gather->number, random_u64(&reactor->random),
+                         &reactor->now, &key)) {
+        answer->number = (int64_t)(database.key_count > 0 ? database.key_count : 1);
+        (void)task_answer_add(answer, key.data, key.length_bytes);
+    }
+}
+
+void cmd_keyspace_plan_randomkey(struct conn *conn, struct request *request)
+{
+    if (begin(conn, request, randomkey_run) != NULL) {
+        start(conn, request);
+    }
+}
+
+void cmd_keyspace_reply_randomkey(struct conn *conn, struct request *request)
+{
+    struct gather *gather = request->gather;
+    int64_t total = 0;
+    int64_t pick;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        total += gather->answers[i].number;
+    }
+    if (total == 0) {
+        reply_null(conn);
+        gather_destroy(&request->gather);
+        return;
+    }
+    pick = (int64_t)random_below(&conn->reactor->random, (uint64_t)total);
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        const struct task_answer *answer = &gather->answers[i];
+        if (pick < answer->number) {
+            reply_bulk(conn, slice_of(answer->text, answer->text_bytes));
+            break;
+        }
+        pick -= answer->number;
+    }
+    gather_destroy(&request->gather);
+}

@@ -1,0 +1,506 @@
+#include "server/cmd_kv.h"
+
+#include "base/check.h"
+#include "server/checksum.h"
+#include "server/cmd_string.h"
+#include "server/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const CLASS_WORDS[] = {"full", "window", "state", "encoder"};
+static const char *const PIN_WORDS[] = {"none", "soft", "hard"};
+
+/* ---- options of a put ---- */
+
+static bool parse_word(struct slice word, const char *const *words, unsigned count, uint8_t *index)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (slice_equal_nocase(word, words[i])) {
+            *index = (uint8_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Milliseconds of a pin, lease or reservation: 1 … lease-max-ms. */
+static bool parse_ms(struct conn *conn, struct request *request, struct slice text, uint64_t *ms)
+{
+    if (!slice_to_u64(text, ms) || *ms == 0 || *ms > conn->reactor->settings.lease_max_ms) {
+        request_refuse(request, "ERR the time in milliseconds must be from 1 to lease-max-ms");
+        return false;
+    }
+    return true;
+}
+
+static bool parse_pin(struct conn *conn, struct request *request, uint32_t index, uint8_t *kind,
+                      uint32_t *pin_ms)
+{
+    uint64_t ms;
+    if (index + 1 >= request->arg_count ||
+        !parse_word(request->args[index], PIN_WORDS + 1, 2, kind)) {
+        request_refuse(request, "ERR a pin is SOFT or HARD and a time in milliseconds");
+        return false;
+    }
+    (*kind)++;
+    if (!parse_ms(conn, request, request->args[index + 1], &ms)) {
+        return false;
+    }
+    *pin_ms = (uint32_t)ms;
+    return true;
+}
+
+static bool parse_ttl(struct conn *conn, struct request *request, struct slice text,
+                      struct op_put *put)
+{
+    uint64_t ms;
+    if (!slice_to_u64(text, &ms) || ms == 0 || ms > INT64_MAX / 2) {
+        request_refuse(request, "ERR TTL takes milliseconds greater than 0");
+        return false;
+    }
+    put->expires_at_ms = conn->reactor->now.wall_ms + (int64_t)ms;
+    return true;
+}
+
+/* One option at *index, which moves to its last word. */
+static bool parse_put_option(struct conn *conn, struct request *request, uint32_t *index,
+                             uint32_t *flags, struct op_put *put)
+{
+    struct slice word = request->args[*index];
+    bool more = *index + 1 < request->arg_count;
+    struct slice value = more ? request->args[*index + 1] : slice_of(NULL, 0);
+    if (slice_equal_nocase(word, "nx")) {
+        *flags |= OP_SET_IF_ABSENT;
+        return true;
+    }
+    (*index)++;
+    if (slice_equal_nocase(word, "pin")) {
+        (*index)++;
+        return parse_pin(conn, request, *index - 1, &put->pin_kind, &put->pin_ms);
+    }
+    if (slice_equal_nocase(word, "ttl") && more) {
+        return parse_ttl(conn, request, value, put);
+    }
+    if (slice_equal_nocase(word, "parent") && more) {
+        put->parent_hash = op_hash(conn->database, value);
+        return true;
+    }
+    if (slice_equal_nocase(word, "checksum") && more && slice_to_hex64(value, &put->checksum)) {
+        *flags |= OP_SET_CHECKSUM;
+        return true;
+    }
+    if (slice_equal_nocase(word, "class") && more &&
+        parse_word(value, CLASS_WORDS, ARRAY_COUNT(CLASS_WORDS), &put->value_class)) {
+        return true;
+    }
+    if (slice_equal_nocase(word, "codec") && more) {
+        if (slice_equal_nocase(value, "none")) {
+            return true;
+        }
+        request_refuse(request, "UNSUPPORTED no codec module is loaded; the only CODEC is none");
+        return false;
+    }
+    request_refuse(request, ERROR_SYNTAX);
+    return false;
+}
+
+bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t first, uint32_t *flags,
+                      struct op_put *put, uint64_t *timeout_ms)
+{
+    *flags = 0;
+    for (uint32_t i = first; i < request->arg_count; i++) {
+        if (timeout_ms != NULL && slice_equal_nocase(request->args[i], "timeout") &&
+            i + 1 < request->arg_count) {
+            i++;
+            if (!parse_ms(conn, request, request->args[i], timeout_ms)) {
+                return false;
+            }
+        } else if (!parse_put_option(conn, request, &i, flags, put)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- KV.SET ---- */
+
+void cmd_kv_plan_set(struct conn *conn, struct request *request)
+{
+    struct op_put put = {0};
+    uint32_t flags;
+    struct op *op;
+    if (!cmd_kv_parse_put(conn, request, 3, &flags, &put, NULL)) {
+        return;
+    }
+    if ((flags & OP_SET_CHECKSUM) != 0 && !checksum_matches(conn, request, put.checksum)) {
+        request_refuse(request, "CORRUPT the payload does not have this CHECKSUM");
+        return;
+    }
+    op = cmd_string_add_put(conn, request, 2);
+    if (op != NULL) {
+        put.length_bytes = request->args[2].length_bytes;
+        op->put = put;
+        op->flags = flags;
+    }
+}
+
+void cmd_kv_reply_set(struct conn *conn, struct request *request)
+{
+    enum kvasir_status status = batch_op(conn->batch, request, 0)->status;
+    if (status == KVASIR_OK) {
+        reply_ok(conn);
+    } else if (status == KVASIR_EXISTS) {
+        reply_simple(conn, "EXISTS");
+    } else {
+        reply_status(conn, status);
+    }
+}
+
+/* ---- KV.MATCH: request->flags is the policy, count what was found so far, number the pin ---- */
+
+enum match_policy {
+    MATCH_PREFIX,
+    MATCH_SUFFIX,
+    MATCH_EACH
+};
+
+static bool parse_match(struct conn *conn, struct request *request)
+{
+    static const char *const words[] = {"prefix", "suffix", "each"};
+    uint32_t i = 1;
+    uint8_t policy = MATCH_PREFIX;
+    uint64_t pin_ms = 0;
+    while (i + 2 < request->arg_count) {
+        if (slice_equal_nocase(request->args[i], "pin")) {
+            if (!parse_ms(conn, request, request->args[i + 1], &pin_ms)) {
+                return false;
+            }
+        } else if (!slice_equal_nocase(request->args[i], "policy")) {
+            break;
+        } else if (!parse_word(request->args[i + 1], words, ARRAY_COUNT(words), &policy)) {
+            request_refuse(request, "ERR POLICY is PREFIX, SUFFIX or EACH");
+            return false;
+        }
+        i += 2;
+    }
+    request->flags = policy;
+    request->number = (int64_t)pin_ms;
+    request->next_arg = i;
+    request->first_arg = i;
+    return true;
+}
+
+void cmd_kv_plan_match(struct conn *conn, struct request *request)
+{
+    uint32_t i;
+    if (request->next_arg == 0 && !parse_match(conn, request)) {
+        return;
+    }
+    i = request->next_arg;
+    request->round_arg = i;
+    for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
+        struct op *op = batch_add_op(conn->batch, request, OP_EXISTS, request->args[i]);
+        op->pin_ms = (uint32_t)request->number;
+        op->pin_kind = request->number > 0 ? VALUE_PIN_SOFT : VALUE_PIN_NONE;
+    }
+    request->more = i < request->arg_count;
+    request->next_arg = i;
+}
+
+static void match_prefix(struct conn *conn, struct request *request)
+{
+    for (uint32_t i = 0; i < request->op_count; i++) {
+        if (batch_op(conn->batch, request, i)->status != KVASIR_OK) {
+            request->more = false;
+            return;
+        }
+        request->count++;
+    }
+}
+
+static void match_suffix(struct conn *conn, struct request *request)
+{
+    for (uint32_t i = 0; i < request->op_count; i++) {
+        if (batch_op(conn->batch, request, i)->status == KVASIR_OK) {
+            request->count = request->round_arg + i - request->first_arg + 1;
+        }
+    }
+}
+
+static void match_each(struct conn *conn, struct request *request)
+{
+    if (request->round_arg == request->first_arg) {
+        reply_array(conn, request->arg_count - request->first_arg);
+    }
+    for (uint32_t i = 0; i < request->op_count; i++) {
+        reply_integer(conn, batch_op(conn->batch, request, i)->status == KVASIR_OK ? 1 : 0);
+    }
+}
+
+void cmd_kv_reply_match(struct conn *conn, struct request *request)
+{
+    switch ((enum match_policy)request->flags) {
+    case MATCH_PREFIX:
+        match_prefix(conn, request);
+        break;
+    case MATCH_SUFFIX:
+        match_suffix(conn, request);
+        break;
+    case MATCH_EACH:
+        match_each(conn, request);
+        return;
+    }
+    if (!request->more) {
+        reply_integer(conn, request->count);
+    }
+}
+
+/* ---- KV.LEASE, KV.RELEASE ---- */
+
+void cmd_kv_plan_lease(struct conn *conn, struct request *request)
+{
+    uint64_t ms;
+    uint32_t i = request->next_arg != 0 ? request->next_arg : 2;
+    if (!parse_ms(conn, request, request->args[1], &ms)) {
+        return;
+    }
+    request->round_arg = i;
+    for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
+        struct op *op = batch_add_op(conn->batch, request, OP_LEASE, request->args[i]);
+        op->deadline_us = conn->reactor->now.mono_us + (int64_t)ms * 1000;
+        conn->grant_shards |= UINT64_C(1) << conn->batch->ops[conn->batch->op_count - 1].shard;
+    }
+    request->more = i < request->arg_count;
+    request->next_arg = i;
+}
+
+/* Pieces that lie next to each other are told as one. */
+static unsigned walk_pieces(struct conn *conn, const struct value *value, bool write)
+{
+    const struct pages *payload = conn->reactor->server->payload;
+    struct layout_cursor cursor;
+    uint64_t start = 0;
+    uint64_t length = 0;
+    unsigned count = 0;
+    layout_cursor_init(&cursor, payload, &value->layout, value->length_bytes);
+    for (;;) {
+        struct iovec piece = layout_cursor_peek(&cursor);
+        uint64_t at =
+            piece.iov_len > 0 ? (uint64_t)((uint8_t *)piece.iov_base - pages_base(payload)) : 0;
+        if (length > 0 && (piece.iov_len == 0 || at != start + length)) {
+            count++;
+            if (write) {
+                reply_integer(conn, (int64_t)start);
+                reply_integer(conn, (int64_t)length);
+            }
+            length = 0;
+        }
+        if (piece.iov_len == 0) {
+            return count;
+        }
+        start = length == 0 ? at : start;
+        length += piece.iov_len;
+        layout_cursor_skip(&cursor, piece.iov_len);
+    }
+}
+
+static void reply_hash(struct conn *conn, bool valid, uint64_t hash)
+{
+    char text[20];
+    if (!valid) {
+        reply_null(conn);
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
+    reply_text(conn, text);
+}
+
+static void reply_lease(struct conn *conn, const struct op *op)
+{
+    const struct value *value = op->value;
+    reply_array(conn, 4);
+    reply_integer(conn, (int64_t)op->grant_id);
+    reply_integer(conn, (int64_t)value->length_bytes);
+    reply_hash(conn, (value->flags & VALUE_FLAG_CHECKSUM) != 0, value->checksum);
+    reply_array(conn, 2 * (uint64_t)walk_pieces(conn, value, false));
+    (void)walk_pieces(conn, value, true);
+}
+
+void cmd_kv_reply_lease(struct conn *conn, struct request *request)
+{
+    if (request->round_arg == 2) {
+        reply_array(conn, request->arg_count - 2);
+    }
+    for (uint32_t i = 0; i < request->op_count; i++) {
+        const struct op *op = batch_op(conn->batch, request, i);
+        if (op->status == KVASIR_OK) {
+            reply_lease(conn, op);
+        } else if (op->status == KVASIR_NOT_FOUND) {
+            reply_null(conn);
+        } else {
+            reply_status(conn, op->status);
+        }
+    }
+}
+
+void cmd_kv_plan_release(struct conn *conn, struct request *request)
+{
+    uint32_t i = request->next_arg != 0 ? request->next_arg : 1;
+    for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
+        uint64_t id;
+        if (!slice_to_u64(request->args[i], &id)) {
+            request_refuse(request, "ERR a lease id is a number");
+            return;
+        }
+        if (shard_of_grant(id) < conn->reactor->server->reactor_count) {
+            batch_add_op_at(conn->batch, request, OP_RELEASE, shard_of_grant(id))->grant_id = id;
+        }
+    }
+    request->more = i < request->arg_count;
+    request->next_arg = i;
+}
+
+void cmd_kv_reply_release(struct conn *conn, struct request *request)
+{
+    for (uint32_t i = 0; i < request->op_count; i++) {
+        request->count += batch_op(conn->batch, request, i)->status == KVASIR_OK;
+    }
+    if (!request->more) {
+        reply_integer(conn, request->count);
+    }
+}
+
+/* ---- KV.PIN, KV.UNPIN, KV.STAT ---- */
+
+void cmd_kv_plan_pin(struct conn *conn, struct request *request)
+{
+    uint8_t kind;
+    uint32_t pin_ms;
+    struct op *op;
+    if (parse_pin(conn, request, 2, &kind, &pin_ms)) {
+        op = batch_add_op(conn->batch, request, OP_PIN, request->args[1]);
+        op->pin_kind = kind;
+        op->pin_ms = pin_ms;
+    }
+}
+
+void cmd_kv_reply_pin(struct conn *conn, struct request *request)
+{
+    enum kvasir_status status = batch_op(conn->batch, request, 0)->status;
+    if (status == KVASIR_BUSY) {
+        reply_error(conn, "BUSY hard pins and leases hold all the memory they may; release some");
+        return;
+    }
+    reply_integer(conn, status == KVASIR_OK ? 1 : 0);
+}
+
+void cmd_kv_plan_unpin(struct conn *conn, struct request *request)
+{
+    uint32_t i = request->next_arg != 0 ? request->next_arg : 1;
+    for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
+        (void)batch_add_op(conn->batch, request, OP_UNPIN, request->args[i]);
+    }
+    request->more = i < request->arg_count;
+    request->next_arg = i;
+}
+
+void cmd_kv_plan_stat(struct conn *conn, struct request *request)
+{
+    struct op *op = batch_add_op(conn->batch, request, OP_STAT, request->args[1]);
+    op->stat_p = &conn->batch->stats[conn->batch->stat_count++];
+}
+
+static void reply_pair_integer(struct conn *conn, const char *name, int64_t number)
+{
+    reply_text(conn, name);
+    reply_integer(conn, number);
+}
+
+static void reply_pair_text(struct conn *conn, const char *name, const char *text)
+{
+    reply_text(conn, name);
+    reply_text(conn, text);
+}
+
+static void reply_pair_hash(struct conn *conn, const char *name, bool valid, uint64_t hash)
+{
+    reply_text(conn, name);
+    reply_hash(conn, valid, hash);
+}
+
+void cmd_kv_reply_stat(struct conn *conn, struct request *request)
+{
+    const struct op *op = batch_op(conn->batch, request, 0);
+    const struct op_stat *stat = op->stat_p;
+    int64_t ttl_ms = -1;
+    if (op->status != KVASIR_OK) {
+        reply_null(conn);
+        return;
+    }
+    if (stat->expires_at_ms != 0) {
+        ttl_ms = stat->expires_at_ms - conn->reactor->now.wall_ms;
+        ttl_ms = ttl_ms > 0 ? ttl_ms : 0;
+    }
+    reply_map(conn, 14);
+    reply_pair_integer(conn, "length", (int64_t)stat->length_bytes);
+    reply_pair_integer(conn, "stored", (int64_t)stat->stored_bytes);
+    reply_pair_text(conn, "codec", "none");
+    reply_pair_hash(conn, "checksum", (stat->flags & VALUE_FLAG_CHECKSUM) != 0, stat->checksum);
+    reply_pair_text(conn, "class", CLASS_WORDS[stat->value_class & 3]);
+    reply_pair_integer(conn, "ttl_ms", ttl_ms);
+    reply_pair_text(conn, "pin", PIN_WORDS[stat->pin_left_ms > 0 ? stat->pin_kind : 0]);
+    reply_pair_integer(conn, "pin_ms", stat->pin_left_ms);
+    reply_pair_integer(conn, "leases", stat->leases);
+    reply_pair_text(conn, "tier", "dram");
+    reply_pair_integer(conn, "hits", stat->hits);
+    reply_pair_integer(conn, "generation", stat->generation);
+    reply_pair_hash(conn, "parent", (stat->flags & VALUE_FLAG_PARENT) != 0, stat->parent_hash);
+    reply_pair_text(conn, "state", "sealed");
+}
+
+/* ---- KV.HELLO ---- */
+
+void cmd_kv_reply_hello(struct conn *conn, struct request *request)
+{
+    const struct server *server = conn->reactor->server;
+    const struct settings *settings = &conn->reactor->settings;
+    bool sockets = settings->unixsocket[0] != '\0';
+    bool shm = sockets && settings->shm;
+    (void)request;
+    reply_map(conn, 14);
+    reply_pair_text(conn, "server", "kvasir");
+    reply_pair_text(conn, "version", SERVER_VERSION);
+    reply_pair_text(conn, "node", server->run_id);
+    reply_pair_integer(conn, "epoch", 0);
+    reply_pair_integer(conn, "reactors", server->reactor_count);
+    reply_pair_integer(conn, "reactor", conn->reactor->index);
+    reply_text(conn, "reactor_ports");
+    reply_array(conn, server->reactors[0]->own_port != 0 ? server->reactor_count : 0);
+    for (uint32_t i = 0; i < server->reactor_count && server->reactors[0]->own_port != 0; i++) {
+        reply_integer(conn, server->reactors[i]->own_port);
+    }
+    reply_text(conn, "reactor_sockets");
+    reply_array(conn, sockets ? server->reactor_count : 0);
+    for (uint32_t i = 0; i < server->reactor_count && sockets; i++) {
+        reply_text(conn, server->reactors[i]->own_socket);
+    }
+    reply_pair_integer(conn, "key_bytes_max", VALUE_KEY_BYTES_MAX);
+    reply_pair_integer(conn, "value_bytes_max", (int64_t)settings->proto_max_bulk_len);
+    reply_pair_integer(conn, "page_bytes", SERVER_PAYLOAD_PAGE_BYTES);
+    reply_pair_integer(conn, "lease_ms_max", (int64_t)settings->lease_max_ms);
+    reply_text(conn, "features");
+    reply_array(conn, 3);
+    reply_text(conn, "match");
+    reply_text(conn, "lease");
+    reply_text(conn, "pin");
+    reply_text(conn, "transports");
+    reply_array(conn, shm ? 2 : 1);
+    reply_map(conn, 1);
+    reply_pair_text(conn, "name", "tcp");
+    if (shm) {
+        reply_map(conn, 2);
+        reply_pair_text(conn, "name", "shm");
+        reply_pair_text(conn, "socket", settings->unixsocket);
+    }
+}

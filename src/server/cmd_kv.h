@@ -1,0 +1,15 @@
+#pragma once
+/* cmd_kv – handlers of the extension commands that work over any connection. See handlers.h; what goes
+ * over the wire stands in src/proto/README.md. */
+
+#include "server/handlers.h"
+
+handler_plan_fn cmd_kv_plan_match, cmd_kv_plan_set, cmd_kv_plan_lease, cmd_kv_plan_release,
+    cmd_kv_plan_pin, cmd_kv_plan_unpin, cmd_kv_plan_stat;
+handler_reply_fn cmd_kv_reply_hello, cmd_kv_reply_match, cmd_kv_reply_set, cmd_kv_reply_lease,
+    cmd_kv_reply_release, cmd_kv_reply_pin, cmd_kv_reply_stat;
+
+/* Reads the options of a put from args[first] on; false: refused. op_flags and put are filled in.
+ * timeout_ms (of KV.RESERVE) may be NULL: not allowed. */
+bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t first, uint32_t *flags,
+                      struct op_put *put, uint64_t *timeout_ms);

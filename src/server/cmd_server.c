@@ -1,0 +1,356 @@
+#include "server/cmd_server.h"
+
+#include "base/glob.h"
+#include "server/info.h"
+#include "server/reply.h"
+#include "server/task.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
+
+static void start(struct conn *conn, struct request *request, struct gather *gather)
+{
+    request->gather = gather;
+    (void)gather_start(conn->reactor, gather, conn->batch);
+}
+
+/* ---- INFO, MEMORY ---- */
+
+void cmd_server_plan_facts(struct conn *conn, struct request *request)
+{
+    struct gather *gather = gather_create(conn->reactor, info_run, NULL);
+    if (gather == NULL) {
+        request_refuse(request, ERROR_NO_MEMORY);
+        return;
+    }
+    start(conn, request, gather);
+}
+
+void cmd_server_reply_info(struct conn *conn, struct request *request)
+{
+    struct task_answer text = {0};
+    if (info_text(conn, request->gather, request->args + 1, request->arg_count - 1, &text)) {
+        reply_verbatim(conn, slice_of(text.text, text.text_bytes));
+    } else {
+        reply_error(conn, ERROR_NO_MEMORY);
+    }
+    task_answer_free(&text);
+    gather_destroy(&request->gather);
+}
+
+void cmd_server_reply_memory_stats(struct conn *conn, struct request *request)
+{
+    const struct server *server = conn->reactor->server;
+    uint64_t used = info_used_bytes(conn, request->gather);
+    gather_destroy(&request->gather);
+    reply_map(conn, 5);
+    reply_text(conn, "total.allocated");
+    reply_integer(conn, (int64_t)used);
+    reply_text(conn, "payload.region");
+    reply_integer(conn, (int64_t)region_size_bytes(server->payload_region));
+    reply_text(conn, "payload.pages");
+    reply_integer(conn, pages_count(server->payload));
+    reply_text(conn, "payload.pages.free");
+    reply_integer(conn, pages_free_count(server->payload));
+    reply_text(conn, "metadata.region");
+    reply_integer(conn, (int64_t)region_size_bytes(server->metadata_region));
+}
+
+void cmd_server_reply_memory_doctor(struct conn *conn, struct request *request)
+{
+    const struct server *server = conn->reactor->server;
+    char text[256];
+    uint32_t total = pages_count(server->payload);
+    uint32_t free_pages = pages_free_count(server->payload);
+    (void)request;
+    (void)snprintf(text, sizeof(text), "Payload memory: %u of %u pages free. %s", free_pages, total,
+                   free_pages > 0 ? "No trouble seen."
+                                  : "The store is full: values are evicted (maxmemory-policy) or "
+                                    "refused; raise maxmemory if hits suffer.");
+    reply_verbatim(conn, slice_of_text(text));
+}
+
+static void reply_lines(struct conn *conn, const char *const *lines, size_t count)
+{
+    reply_array(conn, count);
+    for (size_t i = 0; i < count; i++) {
+        reply_simple(conn, lines[i]);
+    }
+}
+
+void cmd_server_reply_memory_help(struct conn *conn, struct request *request)
+{
+    static const char *const lines[] = {
+        "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "DOCTOR",
+        "    How memory is doing, in a sentence.",
+        "STATS",
+        "    Memory in numbers.",
+        "USAGE <key>",
+        "    Bytes that a key and its value take.",
+        "HELP",
+        "    This text.",
+    };
+    (void)request;
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
+}
+
+/* ---- CONFIG ---- */
+
+static bool name_wanted(const struct request *request, const char *name)
+{
+    for (uint32_t i = 2; i < request->arg_count; i++) {
+        if (glob_match(request->args[i], slice_of_text(name), true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void cmd_server_reply_config_get(struct conn *conn, struct request *request)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < settings_count(); i++) {
+        count += name_wanted(request, settings_name(i));
+    }
+    reply_map(conn, count);
+    for (unsigned i = 0; i < settings_count(); i++) {
+        char value[SETTINGS_TEXT_BYTES];
+        if (name_wanted(request, settings_name(i))) {
+            settings_value(&conn->reactor->settings, i, value);
+            reply_text(conn, settings_name(i));
+            reply_text(conn, value);
+        }
+    }
+}
+
+static enum log_level level_of(const char *word)
+{
+    if (strcmp(word, "error") == 0) {
+        return LOG_ERROR;
+    }
+    if (strcmp(word, "warn") == 0) {
+        return LOG_WARN;
+    }
+    return strcmp(word, "debug") == 0 ? LOG_DEBUG : LOG_INFO;
+}
+
+static void config_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    const struct settings *settings = gather->pointer;
+    bool policy_changed =
+        strcmp(settings->maxmemory_policy, reactor->settings.maxmemory_policy) != 0;
+    (void)index;
+    reactor->settings = *settings;
+    if (policy_changed) {
+        shard_set_policy(reactor->shard, strcmp(settings->maxmemory_policy, "noeviction") == 0
+                                             ? NULL
+                                             : policy_find("lru"));
+    }
+}
+
+/* Applies the pairs to a copy; false: error says why not. */
+static bool apply_pairs(struct settings *settings, const struct request *request, char *error,
+                        size_t error_capacity)
+{
+    for (uint32_t i = 2; i < request->arg_count; i += 2) {
+        if (settings_set(settings, request->args[i], request->args[i + 1], true, error,
+                         error_capacity) != KVASIR_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void cmd_server_plan_config_set(struct conn *conn, struct request *request)
+{
+    struct settings *changed;
+    struct gather *gather;
+    if (request->arg_count % 2 != 0) {
+        request_refuse(request, "ERR wrong number of arguments for 'config|set' command");
+        return;
+    }
+    changed = malloc(sizeof(*changed));
+    gather = gather_create(conn->reactor, config_run, NULL);
+    if (changed == NULL || gather == NULL) {
+        free(changed);
+        gather_destroy(&gather);
+        request_refuse(request, ERROR_NO_MEMORY);
+        return;
+    }
+    *changed = conn->reactor->settings;
+    if (!apply_pairs(changed, request, (char *)gather->argument, sizeof(gather->argument))) {
+        free(changed);
+        request->gather = gather; /* never begun: it only holds the sentence */
+        return;
+    }
+    gather->pointer = changed;
+    start(conn, request, gather);
+}
+
+void cmd_server_reply_config_set(struct conn *conn, struct request *request)
+{
+    if (request->gather->pointer == NULL) {
+        reply_errorf(conn, "ERR CONFIG SET failed - %s", (const char *)request->gather->argument);
+    } else {
+        log_set_level(level_of(conn->reactor->settings.loglevel));
+        reply_ok(conn);
+    }
+    free(request->gather->pointer);
+    gather_destroy(&request->gather);
+}
+
+static void resetstat_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    (void)gather;
+    (void)index;
+    reactor_reset_metrics(reactor);
+}
+
+void cmd_server_plan_resetstat(struct conn *conn, struct request *request)
+{
+    struct gather *gather = gather_create(conn->reactor, resetstat_run, NULL);
+    if (gather == NULL) {
+        request_refuse(request, ERROR_NO_MEMORY);
+        return;
+    }
+    start(conn, request, gather);
+}
+
+void cmd_server_reply_resetstat(struct conn *conn, struct request *request)
+{
+    gather_destroy(&request->gather);
+    reply_ok(conn);
+}
+
+void cmd_server_reply_config_rewrite(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_error(conn, "ERR The server does not rewrite its configuration file; edit it by hand");
+}
+
+void cmd_server_reply_config_help(struct conn *conn, struct request *request)
+{
+    static const char *const lines[] = {
+        "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "GET <pattern> [<pattern> ...]",
+        "    Options that match, and their values.",
+        "SET <option> <value> [<option> <value> ...]",
+        "    Set options.",
+        "RESETSTAT",
+        "    Set the counters of INFO to zero.",
+        "HELP",
+        "    This text.",
+    };
+    (void)request;
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
+}
+
+/* ---- small ones ---- */
+
+void cmd_server_reply_time(struct conn *conn, struct request *request)
+{
+    struct timespec now;
+    char text[24];
+    (void)request;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    reply_array(conn, 2);
+    (void)snprintf(text, sizeof(text), "%lld", (long long)now.tv_sec);
+    reply_text(conn, text);
+    (void)snprintf(text, sizeof(text), "%ld", now.tv_nsec / 1000);
+    reply_text(conn, text);
+}
+
+void cmd_server_reply_role(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_array(conn, 3);
+    reply_text(conn, "master");
+    reply_integer(conn, 0);
+    reply_array(conn, 0);
+}
+
+void cmd_server_reply_module_list(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_array(conn, 0);
+}
+
+void cmd_server_reply_empty_array(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_array(conn, 0);
+}
+
+void cmd_server_reply_zero(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_integer(conn, 0);
+}
+
+void cmd_server_reply_ok(struct conn *conn, struct request *request)
+{
+    (void)request;
+    reply_ok(conn);
+}
+
+void cmd_server_plan_shutdown(struct conn *conn, struct request *request)
+{
+    (void)conn;
+    for (uint32_t i = 1; i < request->arg_count; i++) {
+        if (slice_equal_nocase(request->args[i], "abort")) {
+            request_refuse(request, "ERR No shutdown in progress.");
+        } else if (!slice_equal_nocase(request->args[i], "nosave") &&
+                   !slice_equal_nocase(request->args[i], "now") &&
+                   !slice_equal_nocase(request->args[i], "force")) {
+            request_refuse(request, slice_equal_nocase(request->args[i], "save")
+                                        ? "ERR Errors trying to SHUTDOWN: nothing is ever saved to "
+                                          "disk; use NOSAVE"
+                                        : ERROR_SYNTAX);
+        }
+    }
+}
+
+void cmd_server_reply_shutdown(struct conn *conn, struct request *request)
+{
+    (void)request;
+    log_info("SHUTDOWN by connection %llu", (unsigned long long)conn->id);
+    conn_close_soon(conn); /* as Redis: no reply, the connection ends */
+    (void)kill(getpid(), SIGTERM);
+}
+
+/* Longest DEBUG SLEEP: it stops this reactor, which is what it is for. */
+#define SLEEP_SECONDS_MAX 60.0
+
+void cmd_server_plan_debug_sleep(struct conn *conn, struct request *request)
+{
+    char text[32] = "";
+    char *end = NULL;
+    double seconds;
+    (void)conn;
+    if (request->args[2].length_bytes < sizeof(text)) {
+        memcpy(text, request->args[2].data, request->args[2].length_bytes);
+    }
+    seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(seconds >= 0 && seconds <= SLEEP_SECONDS_MAX)) {
+        request_refuse(request, "ERR DEBUG SLEEP takes seconds from 0 to 60");
+        return;
+    }
+    request->number = (int64_t)(seconds * 1e6);
+}
+
+void cmd_server_reply_debug_sleep(struct conn *conn, struct request *request)
+{
+    struct timespec left = {.tv_sec = request->number / 1000000,
+                            .tv_nsec = request->number % 1000000 * 1000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+    reply_ok(conn);
+}

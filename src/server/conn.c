@@ -1,0 +1,344 @@
+#include "server/conn.h"
+
+#include "base/check.h"
+#include "server/conn_end.h"
+#include "server/reply.h"
+#include "server/serve.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* What a connection may move in one turn before others get theirs. */
+#define TURN_BUDGET_BYTES (4U << 20)
+/* What one call to the kernel is asked to take. */
+#define SEND_BUDGET_BYTES (4U << 20)
+
+static void on_ready(void *argument, unsigned events)
+{
+    struct conn *conn = argument;
+    CHECK_MAGIC(conn, CONN_MAGIC);
+    if (conn->dead) {
+        return;
+    }
+    if ((events & LOOP_READ) != 0) {
+        conn->readable = true;
+    }
+    if ((events & LOOP_WRITE) != 0) {
+        conn->writable = true;
+    }
+    conn->budget_bytes = TURN_BUDGET_BYTES;
+    conn_advance(conn);
+}
+
+static void init_lists(struct conn *conn)
+{
+    list_init(&conn->link);
+    list_init(&conn->run_link);
+    list_init(&conn->batch_link);
+    list_init(&conn->dead_link);
+}
+
+static void set_keepalive(const struct reactor *reactor, int descriptor)
+{
+    int on = 1;
+    int seconds = (int)reactor->settings.tcp_keepalive;
+    int interval = seconds / 3 > 0 ? seconds / 3 : 1;
+    if (seconds == 0) {
+        return;
+    }
+    /* All of these fail harmlessly on a Unix socket. */
+    (void)setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    (void)setsockopt(descriptor, IPPROTO_TCP, 4 /* TCP_KEEPIDLE */, &seconds, sizeof(seconds));
+    (void)setsockopt(descriptor, IPPROTO_TCP, 5 /* TCP_KEEPINTVL */, &interval, sizeof(interval));
+}
+
+void conn_accept(struct reactor *reactor, int descriptor)
+{
+    struct conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) {
+        (void)close(descriptor);
+        return;
+    }
+    conn->magic = CONN_MAGIC;
+    conn->reactor = reactor;
+    conn->descriptor = descriptor;
+    conn->id = reactor->next_conn++ * reactor->server->reactor_count + reactor->index + 1;
+    init_lists(conn);
+    input_init(&conn->input, &reactor->chunks);
+    output_init(&conn->output, &reactor->chunks);
+    request_reader_init(&conn->reader);
+    conn->parse_result = READER_MORE;
+    conn->resp = RESP_2;
+    conn->authenticated = reactor->settings.requirepass[0] == '\0';
+    conn->writable = true;
+    conn->created_us = reactor->now.mono_us;
+    conn->active_us = reactor->now.mono_us;
+    listener_addresses(descriptor, conn->peer, conn->local, &conn->is_unix);
+    if (!conn->is_unix) {
+        set_keepalive(reactor, descriptor);
+    }
+    conn->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, on_ready, conn);
+    if (conn->watch == NULL) {
+        (void)close(descriptor);
+        free(conn);
+        return;
+    }
+    list_push_back(&reactor->conns, &conn->link);
+    reactor->conn_count++;
+    metric_add(&reactor->metrics.connections_total, 1);
+    metric_add(&reactor->metrics.connections_now, 1);
+}
+
+void conn_run_later(struct conn *conn)
+{
+    if (!conn->dead && !list_linked(&conn->run_link)) {
+        list_push_back(&conn->reactor->runnable, &conn->run_link);
+    }
+}
+
+/* ---- sending ---- */
+
+static void send_output(struct conn *conn)
+{
+    struct reactor *reactor = conn->reactor;
+    uint64_t sent = 0;
+    enum kvasir_status status;
+    if (conn->output.failed) {
+        metric_add(&reactor->metrics.output_limit_closed, 1);
+        log_limited(&reactor->log_limit, LOG_WARN,
+                    "connection %llu closed: buffer-memory is used up by replies that clients do "
+                    "not read",
+                    (unsigned long long)conn->id);
+        conn_kill(conn);
+        return;
+    }
+    if (conn->output.first == NULL || !conn->writable) {
+        return;
+    }
+    status = output_flush(&conn->output, conn->descriptor, SEND_BUDGET_BYTES,
+                          reactor_release_output, reactor, &sent);
+    metric_add(&reactor->metrics.bytes_out, sent);
+    conn->bytes_out += sent;
+    if (status == KVASIR_CLOSED) {
+        conn_kill(conn);
+        return;
+    }
+    if (status == KVASIR_AGAIN) {
+        conn->writable = false;
+        if (conn->blocked_us == 0 || sent > 0) {
+            conn->blocked_us = reactor->now.mono_us;
+        }
+        return;
+    }
+    conn->blocked_us = 0;
+    if (conn->output.pending_bytes > 0) {
+        conn_run_later(conn);
+    }
+}
+
+/* ---- receiving ---- */
+
+/* How much may be read now. After an upload the next request is expected to look like the last: only
+ * its header is read into the buffer, so that its payload goes straight to where it belongs. */
+static size_t read_length(const struct conn *conn)
+{
+    size_t room = input_room(&conn->input);
+    if (conn->header_bytes > 0) {
+        size_t have = input_length(&conn->input);
+        size_t want = have < conn->header_bytes ? conn->header_bytes - have : conn->header_bytes;
+        return want < room ? want : room;
+    }
+    return room;
+}
+
+static void protocol_failure(struct conn *conn, const char *text)
+{
+    metric_add(&conn->reactor->metrics.protocol_errors, 1);
+    reply_errorf(conn, "ERR %s", text);
+    conn_close_soon(conn);
+}
+
+/* Makes room as bytes arrive, not as lengths are declared. */
+static bool make_room(struct conn *conn)
+{
+    size_t have = input_length(&conn->input);
+    size_t room = have < sizeof(((struct chunk *)0)->data) ? 1 : have / 2;
+    if (input_make_room(&conn->input, room, conn->reactor->settings.query_buffer_limit)) {
+        return true;
+    }
+    if (have + room > conn->reactor->settings.query_buffer_limit) {
+        protocol_failure(conn, "Protocol error: request is longer than client-query-buffer-limit");
+    }
+    /* Else there is no buffer just now: the timer tries again. */
+    return false;
+}
+
+/* Reads once. True: something arrived. */
+static bool receive_input(struct conn *conn)
+{
+    size_t length;
+    ssize_t got;
+    if (!conn->readable || !make_room(conn)) {
+        return false;
+    }
+    length = read_length(conn);
+    do {
+        got =
+            recv(conn->descriptor, conn->input.data + conn->input.end_bytes, length, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got <= 0) {
+        conn->readable = false;
+        input_use(&conn->input, 0);
+        if (got == 0) {
+            conn_close_soon(conn);
+        } else if (errno != EAGAIN) {
+            conn_kill(conn);
+        }
+        return false;
+    }
+    if ((size_t)got < length) {
+        conn->readable = false;
+    }
+    conn->input.end_bytes += (size_t)got;
+    conn_received(conn, (uint64_t)got);
+    return true;
+}
+
+void conn_received(struct conn *conn, uint64_t bytes)
+{
+    conn->active_us = conn->reactor->now.mono_us;
+    conn->bytes_in += bytes;
+    metric_add(&conn->reactor->metrics.bytes_in, bytes);
+    conn->budget_bytes -= bytes < conn->budget_bytes ? (uint32_t)bytes : conn->budget_bytes;
+}
+
+/* ---- going on ---- */
+
+/* One step; false: nothing more can be done now. */
+static bool step(struct conn *conn)
+{
+    if (conn->dead || conn->closing || (conn->batch != NULL && conn->batch->waiting > 0)) {
+        return false;
+    }
+    if (conn->output.pending_bytes > CONN_OUTPUT_HIGH_BYTES) {
+        send_output(conn);
+        if (conn->dead || conn->output.pending_bytes > CONN_OUTPUT_HIGH_BYTES) {
+            return false;
+        }
+    }
+    if (conn->budget_bytes == 0) {
+        conn_run_later(conn);
+        return false;
+    }
+    switch ((enum upload_state)conn->upload.state) {
+    case UPLOAD_RESERVING:
+        return false;
+    case UPLOAD_RECEIVING:
+    case UPLOAD_DISCARDING:
+        return upload_advance(conn);
+    case UPLOAD_NONE:
+    case UPLOAD_READY:
+    case UPLOAD_STAGED:
+        break;
+    }
+    switch (serve_requests(conn)) {
+    case SERVE_ON:
+        return true;
+    case SERVE_WAIT:
+        return false;
+    case SERVE_INPUT:
+        return receive_input(conn);
+    case SERVE_BROKEN:
+        protocol_failure(conn, conn->reader.error);
+        return false;
+    }
+    unreachable();
+}
+
+static void update_interest(struct conn *conn)
+{
+    unsigned events = 0;
+    if (!conn->readable && !conn->closing) {
+        events |= LOOP_READ;
+    }
+    if (conn->output.pending_bytes > 0 && !conn->writable) {
+        events |= LOOP_WRITE;
+    }
+    loop_interest(conn->watch, events);
+}
+
+void conn_advance(struct conn *conn)
+{
+    while (step(conn)) {
+    }
+    if (conn->dead) {
+        return;
+    }
+    send_output(conn);
+    if (conn->dead) {
+        return;
+    }
+    if (conn->closing && conn->output.pending_bytes == 0 &&
+        (conn->batch == NULL || conn->batch->waiting == 0)) {
+        conn_kill(conn);
+        return;
+    }
+    update_interest(conn);
+}
+
+void conn_batch_done(struct conn *conn)
+{
+    CHECK_MAGIC(conn, CONN_MAGIC);
+    if (conn->dead) {
+        return; /* conn_bury sees that nothing is out any more */
+    }
+    conn->budget_bytes = TURN_BUDGET_BYTES;
+    serve_batch_done(conn);
+    conn_advance(conn);
+}
+
+/* ---- time ---- */
+
+void conn_tick(struct conn *conn)
+{
+    const struct settings *settings = &conn->reactor->settings;
+    int64_t now_us = conn->reactor->now.mono_us;
+    int64_t quiet_ms = (now_us - conn->active_us) / 1000;
+    bool uploading = conn->upload.state == UPLOAD_RECEIVING ||
+                     conn->upload.state == UPLOAD_DISCARDING || conn->upload.state == UPLOAD_READY;
+    if (conn->blocked_us != 0 &&
+        (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) {
+        metric_add(&conn->reactor->metrics.output_limit_closed, 1);
+        conn_kill(conn);
+    } else if ((uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
+               (settings->timeout > 0 && quiet_ms > (int64_t)settings->timeout * 1000)) {
+        metric_add(&conn->reactor->metrics.timeout_closed, 1);
+        conn_kill(conn);
+    } else if (conn->readable || conn->budget_bytes == 0) {
+        conn->budget_bytes = TURN_BUDGET_BYTES;
+        conn_advance(conn);
+    }
+}
+
+void conn_run(struct conn *conn)
+{
+    conn->budget_bytes = TURN_BUDGET_BYTES;
+    if (conn->yielded) {
+        conn->yielded = false;
+        batch_waited(conn->reactor, conn->batch);
+    } else {
+        conn_advance(conn);
+    }
+}
+
+void conn_yield(struct conn *conn)
+{
+    check(conn->batch != NULL && !conn->yielded);
+    conn->yielded = true;
+    conn->batch->waiting++;
+    conn_run_later(conn);
+}

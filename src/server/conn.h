@@ -1,0 +1,104 @@
+#pragma once
+/* conn – one client's connection: its socket, what it sent and has to get, who it is. Lives on the
+ * reactor that accepted it; used by that thread only. Owns its socket, buffers, leases and staging
+ * memory; all end with it.
+ *
+ * Life: accepted → serving (parse a batch, wait for shards, reply, again; or take an upload) → closing
+ * (nothing more is parsed; what is ready is sent) → dead (unlinked; freed at the end of the turn, or
+ * when its last op has come back). */
+
+#include "base/list.h"
+#include "net/input.h"
+#include "net/listener.h"
+#include "net/output.h"
+#include "proto/request_reader.h"
+#include "proto/resp_encode.h"
+#include "server/batch.h"
+#include "server/reactor.h"
+#include "server/upload.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct staging;
+
+#define CONN_MAGIC       0x434f4e4eU
+#define CONN_ARGS_INLINE 16
+#define CONN_NAME_BYTES  64
+/* No more requests are begun while so much waits to be sent. */
+#define CONN_OUTPUT_HIGH_BYTES (256U << 10)
+
+struct conn {
+    uint32_t magic;
+    uint64_t id; /* unique in the process, growing */
+    struct reactor *reactor;
+    struct list link;       /* reactor->conns */
+    struct list run_link;   /* reactor->runnable */
+    struct list batch_link; /* reactor->batch_waiters */
+    struct list dead_link;  /* reactor->dead */
+    int descriptor;
+    struct loop_watch *watch;
+
+    struct input input;
+    size_t parsed_bytes; /* of input: belong to requests of the current batch */
+    struct request_reader reader;
+    struct slice args_inline[CONN_ARGS_INLINE];
+    struct slice *args; /* of a request that came in part: args_inline, owned memory, or NULL */
+    uint32_t args_capacity;
+    uint8_t parse_result;  /* enum reader_result that waits for the batch to be done */
+    uint32_t header_bytes; /* of the last upload's request before its payload: see conn_read */
+    struct output output;
+    struct batch *batch;
+    struct upload upload;
+    struct staging *staging; /* owned; NULL: not a shared-memory client */
+    uint64_t grant_shards;   /* bit per shard that may hold grants of this connection */
+
+    bool readable;
+    bool writable;
+    bool closing;
+    bool dead;
+    bool is_unix;
+    bool yielded; /* the batch waits for nothing but this connection's next turn */
+    bool authenticated;
+    bool reply_off;  /* CLIENT REPLY OFF */
+    bool reply_skip; /* CLIENT REPLY SKIP: the next one */
+    bool skip_armed; /* CLIENT REPLY SKIP itself is being served */
+    bool muted;      /* the reply being written is dropped */
+    bool no_evict, no_touch;
+    uint8_t database;
+    enum resp_version resp;
+    uint32_t budget_bytes; /* left of this turn */
+
+    int64_t created_us;
+    int64_t active_us;  /* last byte read */
+    int64_t blocked_us; /* since when output stands still; 0: it does not */
+    uint64_t bytes_in, bytes_out, commands;
+    const struct command *last_command; /* NULL: none yet */
+    char peer[LISTENER_ADDRESS_BYTES];
+    char local[LISTENER_ADDRESS_BYTES];
+    char name[CONN_NAME_BYTES];
+    char library_name[CONN_NAME_BYTES];
+    char library_version[CONN_NAME_BYTES];
+};
+
+/* CLIENT SETNAME and its kin; false: the error reply is written. */
+bool conn_set_name(struct conn *conn, struct slice name);
+/* Takes over an accepted socket (closes it when there is no memory). */
+void conn_accept(struct reactor *reactor, int descriptor);
+/* Goes on as far as it can. */
+void conn_advance(struct conn *conn);
+/* The batch's last op has come back. */
+void conn_batch_done(struct conn *conn);
+/* Nothing more is read; closes when everything is sent. */
+void conn_close_soon(struct conn *conn);
+/* Closes now; freed at the end of the turn. Nothing of the connection may be used afterwards but by
+ * the loop. */
+void conn_kill(struct conn *conn);
+/* Frees what died. */
+void conn_bury(struct reactor *reactor);
+/* Periodic checks: idle, stuck output, stuck upload. */
+void conn_tick(struct conn *conn);
+/* A handler's plan has more to do, in the next turn: the round is not done before. */
+void conn_yield(struct conn *conn);
+/* Has the connection advance again in this or the next turn. */
+void conn_run_later(struct conn *conn);

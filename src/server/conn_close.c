@@ -1,0 +1,99 @@
+#include "server/conn.h"
+
+#include "base/check.h"
+#include "server/shm.h"
+#include "server/task.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+void conn_close_soon(struct conn *conn)
+{
+    conn->closing = true;
+    conn->readable = false;
+}
+
+void conn_kill(struct conn *conn)
+{
+    struct reactor *reactor = conn->reactor;
+    if (conn->dead) {
+        return;
+    }
+    conn->dead = true;
+    if (conn->yielded) {
+        conn->yielded = false;
+        conn->batch->waiting--;
+    }
+    list_remove(&conn->run_link);
+    list_remove(&conn->batch_link);
+    loop_unwatch(&conn->watch);
+    (void)close(conn->descriptor);
+    conn->descriptor = -1;
+    output_fini(&conn->output, reactor_release_output, reactor);
+    list_remove(&conn->link);
+    list_push_back(&reactor->dead, &conn->dead_link);
+    reactor->conn_count--;
+    metric_sub(&reactor->metrics.connections_now, 1);
+}
+
+static void drop_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    if ((gather->flags & (UINT64_C(1) << index)) != 0) {
+        shard_drop_owner(reactor->shard, (uint64_t)gather->number);
+    }
+}
+
+static void drop_done(struct reactor *reactor, struct gather *gather)
+{
+    (void)reactor;
+    gather_destroy(&gather);
+}
+
+/* Ends the connection's leases and reservations on all shards that may have any. False: no memory to
+ * say so just now. */
+static bool drop_grants(struct conn *conn)
+{
+    struct gather *gather;
+    if (conn->grant_shards == 0) {
+        return true;
+    }
+    gather = gather_create(conn->reactor, drop_run, drop_done);
+    if (gather == NULL) {
+        return false;
+    }
+    gather->flags = conn->grant_shards;
+    gather->number = (int64_t)conn->id;
+    conn->grant_shards = 0;
+    (void)gather_start(conn->reactor, gather, NULL);
+    return true;
+}
+
+void conn_bury(struct reactor *reactor)
+{
+    list_foreach_safe (cursor, after, &reactor->dead) {
+        struct conn *conn = list_entry(cursor, struct conn, dead_link);
+        CHECK_MAGIC(conn, CONN_MAGIC);
+        if (conn->batch != NULL && conn->batch->waiting > 0) {
+            continue; /* its ops are still with a shard, and point into its input */
+        }
+        if (!drop_grants(conn)) {
+            continue;
+        }
+        if (conn->batch != NULL) {
+            batch_drop_results(reactor, conn->batch);
+            for (uint32_t i = 0; i < conn->batch->request_count; i++) {
+                gather_destroy(&conn->batch->requests[i].gather);
+            }
+            batch_give(reactor, &conn->batch);
+        }
+        upload_abandon(conn);
+        shm_staging_close(conn);
+        if (conn->args != conn->args_inline) {
+            free(conn->args);
+        }
+        input_fini(&conn->input);
+        list_remove(&conn->dead_link);
+        conn->magic = 0;
+        free(conn);
+    }
+}

@@ -1,0 +1,10 @@
+#pragma once
+/* cores – which processor cores this process may use. Main thread. */
+
+#include <pthread.h>
+#include <stdint.h>
+
+/* By affinity and by the cgroup's quota, rounded up; at least 1, at most SERVER_REACTORS_MAX. */
+uint32_t cores_available(void);
+/* Binds the thread to the index-th allowed core, if there are count of them. */
+void cores_pin(pthread_t thread, uint32_t index, uint32_t count);

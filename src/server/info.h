@@ -1,0 +1,35 @@
+#pragma once
+/* info – the text of INFO: Redis's sections, fields and order first (clients find fields by their bare
+ * names, first match wins), ours behind them. Used by the connection's thread, on numbers that a
+ * gather brought. */
+
+#include "base/slice.h"
+#include "server/task.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct conn;
+
+#define INFO_DATABASES_MAX 64
+
+/* What one reactor tells; lies in its answer's text. */
+struct info_facts {
+    uint64_t payload_bytes, payload_taken_bytes, metadata_bytes, payload_pages;
+    uint64_t values, orphans, reserved, leases, reservations;
+    uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
+    struct {
+        uint64_t keys, expiring;
+        int64_t mean_ttl_ms;
+    } databases[INFO_DATABASES_MAX];
+};
+
+task_run_fn info_run;
+
+/* Sections wanted: names as in INFO; none or "default", "all", "everything" is every section. The
+ * caller frees the answer. False: no memory. */
+bool info_text(struct conn *conn, const struct gather *gather, const struct slice *sections,
+               uint32_t section_count, struct task_answer *text);
+
+/* Memory that is in use now by payload, metadata and buffers, of all reactors. */
+uint64_t info_used_bytes(struct conn *conn, const struct gather *gather);

@@ -1,0 +1,40 @@
+#include "base/check.h"
+#include "server/batch.h"
+#include "server/pin_mail.h"
+#include "server/reactor.h"
+#include "server/task.h"
+
+static void receive_one(struct reactor *reactor, struct mail *mail)
+{
+    switch ((enum reactor_mail)mail->kind) {
+    case MAIL_OPS:
+        batch_execute_part(reactor, (struct batch_part *)(void *)mail);
+        return;
+    case MAIL_OPS_DONE:
+        batch_part_done(reactor, (struct batch_part *)(void *)mail);
+        return;
+    case MAIL_PINS:
+        pin_mail_execute(reactor, (struct pin_mail *)(void *)mail);
+        return;
+    case MAIL_PINS_DONE:
+        pin_mail_returned(reactor, (struct pin_mail *)(void *)mail);
+        return;
+    case MAIL_TASK:
+        task_execute(reactor, (struct task *)(void *)mail);
+        return;
+    case MAIL_TASK_DONE:
+        task_returned(reactor, (struct task *)(void *)mail);
+        return;
+    }
+    unreachable();
+}
+
+void reactor_receive(struct reactor *reactor)
+{
+    struct mail *mail = mailbox_receive(reactor->server->mailbox, reactor->index);
+    while (mail != NULL) {
+        struct mail *next = mail->next;
+        receive_one(reactor, mail);
+        mail = next;
+    }
+}

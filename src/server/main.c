@@ -1,0 +1,163 @@
+/* main – kvasir-server: options, log, memory, reactors, and the end of all of them. */
+
+#include "base/log.h"
+#include "base/number.h"
+#include "server/reactor.h"
+#include "server/server.h"
+#include "server/settings.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum log_level level_of(const char *word)
+{
+    if (strcmp(word, "error") == 0) {
+        return LOG_ERROR;
+    }
+    if (strcmp(word, "warn") == 0) {
+        return LOG_WARN;
+    }
+    return strcmp(word, "debug") == 0 ? LOG_DEBUG : LOG_INFO;
+}
+
+static void block_signals(void)
+{
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+}
+
+static const char *pages_word(enum region_pages kind)
+{
+    switch (kind) {
+    case REGION_PAGES_SMALL:
+        return "4 KiB pages (huge pages are not to be had: see vm.nr_hugepages and "
+               "transparent_hugepage/shmem_enabled)";
+    case REGION_PAGES_TRANSPARENT:
+        return "transparent huge pages";
+    case REGION_PAGES_HUGE:
+        return "2 MiB huge pages";
+    }
+    return "?";
+}
+
+/* What an operator wants to know, in a dozen lines. */
+static void log_start(const struct server *server)
+{
+    const struct settings *settings = &server->settings;
+    char total[32];
+    char payload[32];
+    char metadata[32];
+    char buffers[32];
+    number_format_bytes(total, sizeof(total), settings->maxmemory);
+    number_format_bytes(payload, sizeof(payload), region_size_bytes(server->payload_region));
+    number_format_bytes(metadata, sizeof(metadata), region_size_bytes(server->metadata_region));
+    number_format_bytes(buffers, sizeof(buffers),
+                        server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk));
+    log_info("kvasir-server %s, process %d, run id %s", SERVER_VERSION, (int)getpid(),
+             server->run_id);
+    log_info("reactors %u, pinned to cores %s", server->reactor_count,
+             settings->pin_reactors ? "yes" : "no");
+    log_info("maxmemory %s: payload %s, metadata %s, buffers %s", total, payload, metadata,
+             buffers);
+    log_info("payload in %s", pages_word(region_page_kind(server->payload_region)));
+    log_info("maxmemory-policy %s, values up to %llu bytes", settings->maxmemory_policy,
+             (unsigned long long)settings->proto_max_bulk_len);
+    if (server->port != 0) {
+        log_info("listening on %s port %u", settings->bind, (unsigned)server->port);
+        if (settings->reactor_ports) {
+            log_info("reactors' own ports %u to %u", (unsigned)server->reactors[0]->own_port,
+                     (unsigned)server->reactors[server->reactor_count - 1]->own_port);
+        }
+    }
+    if (settings->unixsocket[0] != '\0') {
+        log_info("listening on %s, reactors' own sockets %s to .%u", settings->unixsocket,
+                 server->reactors[0]->own_socket, server->reactor_count - 1);
+        log_info("shared memory for clients on the Unix socket: %s", settings->shm ? "yes" : "no");
+    } else {
+        log_info("no unixsocket, so no shared memory for clients on this host");
+    }
+    log_info("clients up to %llu, password %s", (unsigned long long)settings->maxclients,
+             settings->requirepass[0] != '\0' ? "required" : "not required");
+    if (settings->requirepass[0] == '\0' && strcmp(settings->bind, "127.0.0.1") != 0 &&
+        server->port != 0) {
+        log_warn("anyone who reaches %s port %u may read and write: set requirepass",
+                 settings->bind, (unsigned)server->port);
+    }
+}
+
+static bool write_pid_file(const char *path)
+{
+    FILE *file;
+    if (path[0] == '\0') {
+        return true;
+    }
+    file = fopen(path, "we");
+    if (file == NULL) {
+        log_error("cannot write pidfile %s: %s", path, strerror(errno));
+        return false;
+    }
+    (void)fprintf(file, "%d\n", (int)getpid());
+    return fclose(file) == 0;
+}
+
+static int run(const struct settings *settings, char **argv)
+{
+    struct server *server = NULL;
+    char error[512];
+    if (server_create(settings, error, sizeof(error), &server) != KVASIR_OK) {
+        log_error("cannot start: %s", error);
+        return EXIT_FAILURE;
+    }
+    (void)snprintf(server->executable, sizeof(server->executable), "%.255s", argv[0]);
+    if (argv[1] != NULL && strncmp(argv[1], "--", 2) != 0) {
+        (void)snprintf(server->config_file, sizeof(server->config_file), "%.255s", argv[1]);
+    }
+    log_start(server);
+    if (!write_pid_file(settings->pidfile)) {
+        server_destroy(&server);
+        return EXIT_FAILURE;
+    }
+    server_run(server);
+    if (settings->pidfile[0] != '\0') {
+        (void)unlink(settings->pidfile);
+    }
+    server_destroy(&server);
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static struct settings settings; /* too large for a stack frame; handed on by pointer */
+    char error[512];
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        settings_print_help();
+        return EXIT_SUCCESS;
+    }
+    if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0)) {
+        (void)printf("kvasir-server %s\n", SERVER_VERSION);
+        return EXIT_SUCCESS;
+    }
+    settings_init(&settings);
+    if (settings_read_arguments(&settings, argc, argv, error, sizeof(error)) != KVASIR_OK ||
+        settings_verify(&settings, error, sizeof(error)) != KVASIR_OK) {
+        (void)fprintf(stderr, "kvasir-server: %s\n", error);
+        return EXIT_FAILURE;
+    }
+    block_signals();
+    if (!log_setup(level_of(settings.loglevel), settings.logfile)) {
+        (void)fprintf(stderr, "kvasir-server: cannot open logfile %s: %s\n", settings.logfile,
+                      strerror(errno));
+        return EXIT_FAILURE;
+    }
+    log_set_thread_name("main");
+    return run(&settings, argv);
+}

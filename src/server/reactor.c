@@ -1,0 +1,440 @@
+#include "server/reactor.h"
+
+#include "base/check.h"
+#include "route/slot.h"
+#include "server/batch.h"
+#include "server/conn.h"
+#include "server/conn_end.h"
+#include "server/pin_mail.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Background work is due so often; leases and expired keys are seen with this delay at most. */
+#define TICK_MS 10
+/* Steps of the shard's background work in one turn. */
+#define TICK_BUDGET 256
+/* Connections are looked at for timeouts once in so many ticks. */
+#define CONN_TICKS 10
+/* Accepted in one turn, so that those who are served already do not wait long. */
+#define ACCEPTS_MAX 64
+/* Chunks taken from the system at start. */
+#define CHUNKS_AT_START 64
+
+uint32_t reactor_of_key(const struct reactor *reactor, struct slice key)
+{
+    uint32_t count = reactor->server->reactor_count;
+    return count == 1 ? 0 : slot_reactor(slot_of_key(key), count);
+}
+
+/* ---- accepting ---- */
+
+static void refuse_client(struct reactor *reactor, int descriptor)
+{
+    static const char text[] = "-ERR max number of clients reached\r\n";
+    ssize_t sent = send(descriptor, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent; /* it is a courtesy */
+    (void)close(descriptor);
+    metric_add(&reactor->metrics.connections_rejected, 1);
+    log_limited(&reactor->log_limit, LOG_WARN,
+                "client refused: maxclients %llu reached; raise it if the machine can serve more",
+                (unsigned long long)reactor->settings.maxclients);
+}
+
+static uint64_t clients_of_all(const struct reactor *reactor)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < reactor->server->reactor_count; i++) {
+        count += metric_get(&reactor->server->reactors[i]->metrics.connections_now);
+    }
+    return count;
+}
+
+/* Out of descriptors: the one kept in reserve takes the client in, to be told. */
+static void refuse_without_descriptor(struct reactor *reactor, int listening)
+{
+    int descriptor;
+    if (reactor->spare_descriptor < 0) {
+        return;
+    }
+    (void)close(reactor->spare_descriptor);
+    reactor->spare_descriptor = -1;
+    if (listener_accept(listening, &descriptor) == KVASIR_OK) {
+        refuse_client(reactor, descriptor);
+    }
+    reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
+    log_limited(&reactor->log_limit, LOG_ERROR,
+                "out of file descriptors: raise the limit (ulimit -n) or lower maxclients");
+}
+
+static void on_accept(void *argument, unsigned events)
+{
+    struct loop_listener *listener = argument;
+    struct reactor *reactor = listener->reactor;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int descriptor;
+        enum kvasir_status status = listener_accept(listener->descriptor, &descriptor);
+        if (status == KVASIR_BUSY) {
+            refuse_without_descriptor(reactor, listener->descriptor);
+        }
+        if (status != KVASIR_OK) {
+            return;
+        }
+        if (clients_of_all(reactor) >= reactor->settings.maxclients) {
+            refuse_client(reactor, descriptor);
+        } else {
+            conn_accept(reactor, descriptor);
+        }
+    }
+}
+
+/* ---- timer, control ---- */
+
+void reactor_reset_metrics(struct reactor *reactor)
+{
+    struct reactor_metrics *metrics = &reactor->metrics;
+    struct metric *const counters[] = {
+        &metrics->connections_total,
+        &metrics->connections_rejected,
+        &metrics->commands,
+        &metrics->command_errors,
+        &metrics->bytes_in,
+        &metrics->bytes_out,
+        &metrics->upload_bytes,
+        &metrics->copied_bytes,
+        &metrics->timeout_closed,
+        &metrics->output_limit_closed,
+        &metrics->protocol_errors,
+        &metrics->hops,
+        &metrics->turns,
+        &metrics->retries_for_pages,
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
+        metric_set(counters[i], 0);
+    }
+}
+
+static void tick_conns(struct reactor *reactor)
+{
+    list_foreach_safe (cursor, after, &reactor->conns) {
+        conn_tick(list_entry(cursor, struct conn, link));
+    }
+}
+
+static void publish(struct reactor *reactor)
+{
+    struct reactor_metrics *metrics = &reactor->metrics;
+    metric_set(&metrics->chunks_taken, reactor->chunks.taken_count);
+    metric_set(&metrics->staging_bytes, reactor->shm_staging_bytes);
+}
+
+static void on_tick(void *argument)
+{
+    struct reactor *reactor = argument;
+    reactor->now = clock_moment();
+    (void)shard_tick(reactor->shard, &reactor->now, TICK_BUDGET);
+    reactor->ticks++;
+    if (reactor->ticks % CONN_TICKS == 0) {
+        tick_conns(reactor);
+        publish(reactor);
+    }
+    if (!list_empty(&reactor->stalled) && !reactor->reclaiming) {
+        batch_resume_stalled(reactor);
+    }
+}
+
+static void begin_drain(struct reactor *reactor)
+{
+    reactor->draining = true;
+    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
+        loop_unwatch(&reactor->listeners[i].watch);
+    }
+}
+
+/* Connections with nothing under way are closed; true: none is left. */
+static bool drain(struct reactor *reactor)
+{
+    list_foreach_safe (cursor, after, &reactor->conns) {
+        struct conn *conn = list_entry(cursor, struct conn, link);
+        bool busy = (conn->batch != NULL && conn->batch->waiting > 0) ||
+                    conn->output.pending_bytes > 0 || conn->upload.state != UPLOAD_NONE ||
+                    conn->readable;
+        if (!busy || reactor->closing_all) {
+            conn_kill(conn);
+        }
+    }
+    return list_empty(&reactor->conns) && list_empty(&reactor->dead);
+}
+
+static void on_control(void *argument, unsigned events)
+{
+    struct reactor *reactor = argument;
+    uint64_t order = 0;
+    ssize_t got = read(reactor->control_descriptor, &order, sizeof(order));
+    (void)events;
+    if (got != (ssize_t)sizeof(order)) {
+        return;
+    }
+    reactor->closing_all = reactor->closing_all || (order & REACTOR_ORDER_CLOSE) != 0;
+    reactor->leaving = reactor->leaving || (order & REACTOR_ORDER_LEAVE) != 0;
+    if (!reactor->draining) {
+        begin_drain(reactor);
+    }
+}
+
+static void say_drained(struct reactor *reactor)
+{
+    uint64_t one = 1;
+    ssize_t written;
+    if (reactor->drained) {
+        return;
+    }
+    reactor->drained = true;
+    written = write(reactor->server->done_descriptor, &one, sizeof(one));
+    check(written == (ssize_t)sizeof(one));
+}
+
+/* ---- the loop ---- */
+
+static void on_mail(void *argument, unsigned events)
+{
+    struct reactor *reactor = argument;
+    (void)events;
+    mailbox_wake(reactor->server->mailbox, reactor->index);
+}
+
+static void run_runnable(struct reactor *reactor)
+{
+    struct list now;
+    list_init(&now);
+    list_splice_back(&now, &reactor->runnable);
+    while (!list_empty(&now)) {
+        struct conn *conn = list_entry(now.next, struct conn, run_link);
+        list_remove(&conn->run_link);
+        conn_run(conn);
+    }
+}
+
+/* True when there is nothing to do before an event or mail comes. */
+static bool may_sleep(struct reactor *reactor, bool flushed)
+{
+    return flushed && list_empty(&reactor->runnable) && !reactor->draining &&
+           mailbox_sleep(reactor->server->mailbox, reactor->index);
+}
+
+static void turn(struct reactor *reactor)
+{
+    bool flushed;
+    reactor_receive(reactor);
+    run_runnable(reactor);
+    pin_mail_flush(reactor);
+    conn_bury(reactor);
+    if (reactor->draining && drain(reactor)) {
+        say_drained(reactor);
+    }
+    flushed = mailbox_flush(reactor->server->mailbox, reactor->index);
+    metric_add(&reactor->metrics.turns, 1);
+    if (may_sleep(reactor, flushed)) {
+        loop_turn(reactor->loop, true);
+        mailbox_wake(reactor->server->mailbox, reactor->index);
+    } else {
+        loop_turn(reactor->loop, false);
+    }
+    reactor->now = clock_moment();
+}
+
+void *reactor_main(void *argument)
+{
+    struct reactor *reactor = argument;
+    char name[16];
+    CHECK_MAGIC(reactor, REACTOR_MAGIC);
+    (void)snprintf(name, sizeof(name), "reactor-%u", reactor->index);
+    log_set_thread_name(name);
+    (void)pthread_setname_np(pthread_self(), name);
+    reactor->now = clock_moment();
+    while (!reactor->leaving) {
+        turn(reactor);
+        if (reactor->draining && list_empty(&reactor->runnable)) {
+            /* Draining polls: what it waits for need not make an event. */
+            (void)usleep(200);
+        }
+    }
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static bool listen_on(struct reactor *reactor, int slot, int descriptor)
+{
+    struct loop_listener *listener = &reactor->listeners[slot];
+    listener->reactor = reactor;
+    listener->descriptor = descriptor;
+    listener->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, on_accept, listener);
+    return listener->watch != NULL;
+}
+
+static bool open_listeners(struct reactor *reactor, char *error, size_t error_capacity)
+{
+    const struct settings *settings = &reactor->settings;
+    int backlog = (int)settings->tcp_backlog;
+    uint16_t port = reactor->server->port;
+    int descriptor = -1;
+    if (port != 0) {
+        if (listener_open_tcp(settings->bind, port, true, backlog, error, error_capacity,
+                              &descriptor) != KVASIR_OK ||
+            !listen_on(reactor, 0, descriptor)) {
+            return false;
+        }
+        if (settings->reactor_ports) {
+            uint64_t base =
+                settings->reactor_port_base != 0 ? settings->reactor_port_base : settings->port + 1;
+            reactor->own_port = (uint16_t)(base + reactor->index);
+            if (listener_open_tcp(settings->bind, reactor->own_port, false, backlog, error,
+                                  error_capacity, &descriptor) != KVASIR_OK ||
+                !listen_on(reactor, 1, descriptor)) {
+                return false;
+            }
+        }
+    }
+    if (settings->unixsocket[0] != '\0') {
+        uint32_t mode = (uint32_t)strtoul(settings->unixsocketperm, NULL, 8);
+        if (!listen_on(reactor, 2, reactor->server->unix_listener)) {
+            return false;
+        }
+        (void)snprintf(reactor->own_socket, sizeof(reactor->own_socket), "%.240s.%u",
+                       settings->unixsocket, reactor->index);
+        if (listener_open_unix(reactor->own_socket, mode, backlog, error, error_capacity,
+                               &descriptor) != KVASIR_OK ||
+            !listen_on(reactor, 3, descriptor)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct shard *make_shard(struct reactor *reactor)
+{
+    const struct settings *settings = &reactor->settings;
+    struct shard_config config = {
+        .index = reactor->index,
+        .shard_count = reactor->server->reactor_count,
+        .payload = reactor->server->payload,
+        .metadata = reactor->server->metadata,
+        .policy = strcmp(settings->maxmemory_policy, "noeviction") == 0 ? NULL : policy_find("lru"),
+        .value_bytes_max = settings->proto_max_bulk_len,
+        .append_bytes_max = settings->proto_max_bulk_len,
+        .grants_max = (uint32_t)settings->grants_max,
+        .database_count = (uint32_t)settings->databases,
+        .now = reactor->now,
+    };
+    return shard_create(&config);
+}
+
+static void init_lists(struct reactor *reactor)
+{
+    list_init(&reactor->conns);
+    list_init(&reactor->runnable);
+    list_init(&reactor->batch_waiters);
+    list_init(&reactor->dead);
+    list_init(&reactor->free_batches);
+    list_init(&reactor->stalled);
+    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
+        reactor->listeners[i].descriptor = -1;
+    }
+    reactor->control_descriptor = -1;
+    reactor->spare_descriptor = -1;
+}
+
+struct reactor *reactor_create(struct server *server, uint32_t index, char *error,
+                               size_t error_capacity)
+{
+    struct reactor *reactor = calloc(1, sizeof(*reactor));
+    if (reactor == NULL) {
+        goto no_memory;
+    }
+    reactor->magic = REACTOR_MAGIC;
+    reactor->index = index;
+    reactor->server = server;
+    reactor->settings = server->settings;
+    reactor->now = clock_moment();
+    init_lists(reactor);
+    random_init(&reactor->random, (uint64_t)reactor->now.wall_ms + index);
+    chunk_pool_init(&reactor->chunks, CHUNKS_AT_START, (uint32_t)server->buffer_chunks_max);
+    reactor->open_pins = calloc(server->reactor_count, sizeof(*reactor->open_pins));
+    reactor->loop = loop_create();
+    reactor->shard = make_shard(reactor);
+    reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
+    if (reactor->open_pins == NULL || reactor->loop == NULL || reactor->shard == NULL ||
+        reactor->control_descriptor < 0) {
+        goto no_memory;
+    }
+    reactor->control_watch =
+        loop_watch(reactor->loop, reactor->control_descriptor, LOOP_READ, on_control, reactor);
+    reactor->mailbox_watch = loop_watch(reactor->loop, mailbox_descriptor(server->mailbox, index),
+                                        LOOP_READ, on_mail, reactor);
+    reactor->timer = loop_timer(reactor->loop, TICK_MS, on_tick, reactor);
+    if (reactor->control_watch == NULL || reactor->mailbox_watch == NULL ||
+        reactor->timer == NULL) {
+        goto no_memory;
+    }
+    (void)snprintf(error, error_capacity, "out of memory or file descriptors for reactor %u",
+                   index);
+    if (!open_listeners(reactor, error, error_capacity)) {
+        reactor_destroy(&reactor);
+        return NULL;
+    }
+    return reactor;
+no_memory:
+    (void)snprintf(error, error_capacity, "out of memory or file descriptors for reactor %u",
+                   index);
+    reactor_destroy(&reactor);
+    return NULL;
+}
+
+static void close_listeners(struct reactor *reactor)
+{
+    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
+        struct loop_listener *listener = &reactor->listeners[i];
+        loop_unwatch(&listener->watch);
+        if (listener->descriptor >= 0 && listener->descriptor != reactor->server->unix_listener) {
+            (void)close(listener->descriptor);
+        }
+    }
+    if (reactor->own_socket[0] != '\0' && reactor->listeners[3].descriptor >= 0) {
+        (void)unlink(reactor->own_socket);
+    }
+}
+
+void reactor_destroy(struct reactor **reactor_p)
+{
+    struct reactor *reactor = *reactor_p;
+    if (reactor == NULL) {
+        return;
+    }
+    close_listeners(reactor);
+    loop_unwatch(&reactor->control_watch);
+    loop_unwatch(&reactor->mailbox_watch);
+    loop_timer_unset(&reactor->timer);
+    if (reactor->control_descriptor >= 0) {
+        (void)close(reactor->control_descriptor);
+    }
+    if (reactor->spare_descriptor >= 0) {
+        (void)close(reactor->spare_descriptor);
+    }
+    batch_pool_fini(reactor);
+    pin_mail_fini(reactor);
+    free(reactor->open_pins);
+    chunk_pool_fini(&reactor->chunks);
+    shard_destroy(&reactor->shard);
+    loop_destroy(&reactor->loop);
+    reactor->magic = 0;
+    free(reactor);
+    *reactor_p = NULL;
+}

@@ -1,0 +1,128 @@
+#pragma once
+/* reactor – one thread with its loop, its connections and its shard of the keys. The structure is
+ * open to the server layer: every unit of it works on the reactor it is handed, and never on another,
+ * to which it can only send mail. Owns its loop, listeners, connections, shard and pools. */
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "base/random.h"
+#include "net/chunk.h"
+#include "net/loop.h"
+#include "net/mailbox.h"
+#include "server/server.h"
+#include "server/settings.h"
+#include "store/shard.h"
+
+#include <pthread.h>
+
+struct batch;
+struct conn;
+
+#define REACTOR_MAGIC 0x52454143U
+
+#define REACTOR_LISTENERS_MAX 4
+
+/* What main writes to a reactor's control descriptor (an eventfd, so orders add up): finish what is
+ * under way; close all connections; leave the loop, now that nobody has work for anybody. */
+#define REACTOR_ORDER_DRAIN 1ULL
+#define REACTOR_ORDER_CLOSE (1ULL << 10)
+#define REACTOR_ORDER_LEAVE (1ULL << 20)
+
+struct reactor;
+
+struct loop_listener {
+    struct reactor *reactor; /* borrowed */
+    struct loop_watch *watch;
+    int descriptor; /* -1: none */
+};
+
+/* Kinds of mail. A request goes to a reactor, its answer comes back as the same object. */
+enum reactor_mail {
+    MAIL_OPS,       /* struct batch_part: execute the ops */
+    MAIL_OPS_DONE,  /* the same, executed */
+    MAIL_PINS,      /* struct pin_mail: give these pins back */
+    MAIL_PINS_DONE, /* the same, emptied */
+    MAIL_TASK,      /* struct task: run it */
+    MAIL_TASK_DONE,
+};
+
+/* What a reactor counts; summed over reactors when somebody asks. */
+struct reactor_metrics {
+    struct metric connections_now, connections_total, connections_rejected;
+    struct metric commands, command_errors, bytes_in, bytes_out;
+    struct metric upload_bytes, copied_bytes;
+    struct metric output_limit_closed, timeout_closed, protocol_errors;
+    struct metric hops, turns, shm_clients, staging_bytes;
+    struct metric chunks_taken, retries_for_pages;
+};
+
+struct reactor {
+    uint32_t magic;
+    uint32_t index;
+    struct server *server;    /* borrowed */
+    struct settings settings; /* this reactor's copy */
+    struct loop *loop;        /* owned */
+    struct shard *shard;      /* owned */
+    struct moment now;        /* read once a turn */
+    struct random random;
+
+    struct loop_listener listeners[REACTOR_LISTENERS_MAX]; /* shared port, own port, shared Unix
+                                                               socket (borrowed), own Unix socket */
+    uint16_t own_port;                                     /* 0: none */
+    char own_socket[SETTINGS_TEXT_BYTES];
+    int control_descriptor; /* owned eventfd: takes REACTOR_ORDER_… */
+    int spare_descriptor;   /* owned: given up to tell a client that there are no descriptors */
+    uint64_t ticks;
+    struct loop_watch *control_watch;
+    struct loop_watch *mailbox_watch;
+    struct loop_timer *timer;
+
+    struct list conns;         /* owned */
+    struct list runnable;      /* have something to do without a new event */
+    struct list batch_waiters; /* wait for a free batch */
+    struct list dead;          /* to be freed at the end of the turn */
+    uint64_t next_conn;
+    uint32_t conn_count;
+
+    struct chunk_pool chunks;
+    struct list free_batches;
+    uint32_t batch_count; /* free and taken */
+    struct pin_mail *free_pins;
+    struct pin_mail **open_pins; /* per shard: being filled during this turn */
+    struct list stalled;         /* batch parts that wait for pages from other shards */
+    bool reclaiming;             /* other shards were asked and have not all answered */
+    uint32_t reclaim_tries;
+
+    struct reactor_metrics metrics;
+    struct log_limit log_limit;
+    bool draining;
+    bool drained; /* said so to main */
+    bool closing_all;
+    bool leaving;
+    uint64_t shm_staging_bytes; /* of all connections */
+    pthread_t thread;
+    bool started;
+};
+
+/* NULL and error when it cannot be made. Main thread. */
+struct reactor *reactor_create(struct server *server, uint32_t index, char *error,
+                               size_t error_capacity);
+void reactor_destroy(struct reactor **reactor_p);
+/* The thread's function; argument is the reactor. */
+void *reactor_main(void *argument);
+
+/* The reactor whose shard owns the key. */
+uint32_t reactor_of_key(const struct reactor *reactor, struct slice key);
+
+/* CONFIG RESETSTAT: counters to zero, but for what counts what there is now. */
+void reactor_reset_metrics(struct reactor *reactor);
+
+/* Gives back a pin on a value of any shard, at the latest at the end of the turn. */
+void reactor_release_pin(struct reactor *reactor, uint32_t shard, struct value *value);
+/* The same, in the form that output wants. */
+void reactor_release_output(void *reactor, uint32_t shard, void *value);
+
+/* Mail that came for this reactor (mail.c). */
+void reactor_receive(struct reactor *reactor);

@@ -1,0 +1,82 @@
+#include "server/refuse.h"
+
+#include "base/check.h"
+#include "server/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As in Redis: no more of a name or an argument is sent back. */
+#define QUOTED_BYTES_MAX 128
+
+static int quoted_length(struct slice text)
+{
+    return (int)(text.length_bytes < QUOTED_BYTES_MAX ? text.length_bytes : QUOTED_BYTES_MAX);
+}
+
+static void refuse_unknown(struct conn *conn, const struct request *request)
+{
+    char list[QUOTED_BYTES_MAX + 16] = "";
+    size_t used = 0;
+    for (uint32_t i = 1; i < request->arg_count && used < QUOTED_BYTES_MAX; i++) {
+        int room = (int)(QUOTED_BYTES_MAX - used);
+        int length = quoted_length(request->args[i]);
+        int written = snprintf(list + used, sizeof(list) - used, "'%.*s' ",
+                               length < room ? length : room, (const char *)request->args[i].data);
+        if (written < 0) {
+            break;
+        }
+        used = strlen(list); /* an argument may hold a NUL */
+    }
+    reply_errorf(conn, "ERR unknown command '%.*s', with args beginning with: %s",
+                 quoted_length(request->args[0]), (const char *)request->args[0].data, list);
+}
+
+/* The container's name in capitals, as Redis shows it. */
+static void capitals(const char *name, char *text, size_t capacity)
+{
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < capacity; i++) {
+        text[i] = (char)(name[i] >= 'a' && name[i] <= 'z' ? name[i] - 'a' + 'A' : name[i]);
+    }
+    text[i] = '\0';
+}
+
+void refuse_request(struct conn *conn, const struct request *request)
+{
+    char name[64];
+    switch ((enum request_refusal)request->refusal) {
+    case REFUSAL_TEXT:
+        reply_error(conn, request->error);
+        return;
+    case REFUSAL_UNKNOWN_COMMAND:
+        refuse_unknown(conn, request);
+        return;
+    case REFUSAL_UNKNOWN_SUBCOMMAND:
+        capitals(request->command->name, name, sizeof(name));
+        if (request->arg_count < 2) {
+            reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
+                         request->command->name);
+            return;
+        }
+        reply_errorf(conn, "ERR unknown subcommand '%.*s'. Try %s HELP.",
+                     quoted_length(request->args[1]), (const char *)request->args[1].data, name);
+        return;
+    case REFUSAL_ARITY:
+        reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
+                     request->command->name);
+        return;
+    case REFUSAL_NOAUTH:
+        reply_error(conn, "NOAUTH Authentication required.");
+        return;
+    case REFUSAL_UNSUPPORTED_OPTION: {
+        struct slice option = request->args[request->next_arg];
+        reply_errorf(conn, "ERR Unsupported option %.*s", quoted_length(option),
+                     (const char *)option.data);
+        return;
+    }
+    case REFUSAL_NONE:
+        break;
+    }
+    unreachable();
+}

@@ -1,0 +1,227 @@
+#include "server/reply.h"
+
+#include "base/check.h"
+#include "base/copy.h"
+#include "proto/resp_encode.h"
+#include "proto/status_code.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Shorter values are copied behind their header: cheaper than a piece of their own for the kernel
+ * and a pin that has to be handed back. */
+#define COPY_BYTES_MAX  2048U
+#define ERROR_BYTES_MAX 512
+
+static const struct slice CRLF = {(const uint8_t *)"\r\n", 2};
+
+/* Room for a header; NULL when the reply is not wanted or cannot be had. */
+static uint8_t *header_room(struct conn *conn)
+{
+    return conn->muted ? NULL : output_reserve(&conn->output, RESP_HEADER_BYTES_MAX);
+}
+
+#define REPLY_HEADER(conn, expression)                    \
+    do {                                                  \
+        uint8_t *to = header_room(conn);                  \
+        if (to != NULL) {                                 \
+            output_commit(&(conn)->output, (expression)); \
+        }                                                 \
+    } while (0)
+
+static void add_text(struct conn *conn, struct slice text)
+{
+    if (!conn->muted) {
+        output_text(&conn->output, text.data, text.length_bytes);
+    }
+}
+
+void reply_simple(struct conn *conn, const char *text)
+{
+    struct slice slice = slice_of_text(text);
+    check(slice.length_bytes + 3 <= OUTPUT_RESERVE_BYTES_MAX);
+    if (!conn->muted) {
+        uint8_t *to = output_reserve(&conn->output, slice.length_bytes + 3);
+        if (to != NULL) {
+            output_commit(&conn->output, resp_encode_simple(to, slice));
+        }
+    }
+}
+
+void reply_ok(struct conn *conn)
+{
+    reply_simple(conn, "OK");
+}
+
+void reply_error(struct conn *conn, const char *text)
+{
+    struct slice slice = slice_of_text(text);
+    if (slice.length_bytes > ERROR_BYTES_MAX) {
+        slice.length_bytes = ERROR_BYTES_MAX;
+    }
+    if (!conn->muted) {
+        uint8_t *to = output_reserve(&conn->output, slice.length_bytes + 3);
+        if (to != NULL) {
+            output_commit(&conn->output, resp_encode_error(to, slice));
+        }
+    }
+}
+
+void reply_errorf(struct conn *conn, const char *format, ...)
+{
+    char text[ERROR_BYTES_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    reply_error(conn, text);
+}
+
+void reply_status(struct conn *conn, enum kvasir_status status)
+{
+    switch (status) {
+    case KVASIR_NO_MEMORY:
+    case KVASIR_AGAIN:
+        reply_error(conn, "OOM command not allowed when used memory > 'maxmemory'.");
+        return;
+    case KVASIR_TOO_LARGE:
+        reply_error(conn,
+                    "TOOLARGE the value is longer than the store or proto-max-bulk-len allows");
+        return;
+    case KVASIR_BUSY:
+        reply_error(conn, "BUSY leases, reservations or pins hold all they may; release some");
+        return;
+    case KVASIR_INVALID:
+        reply_error(conn, "ERR the key is longer than 65000 bytes");
+        return;
+    case KVASIR_OK:
+    case KVASIR_PENDING:
+    case KVASIR_NOT_FOUND:
+    case KVASIR_EXISTS:
+    case KVASIR_TOO_SMALL:
+    case KVASIR_TIMEOUT:
+    case KVASIR_CLOSED:
+    case KVASIR_DENIED:
+    case KVASIR_UNSUPPORTED:
+    case KVASIR_PROTOCOL:
+    case KVASIR_CORRUPT:
+    case KVASIR_EXPIRED:
+    case KVASIR_IO:
+    case KVASIR_CANCELLED:
+        reply_errorf(conn, "%s %s", status_code_word(status), kvasir_status_name(status));
+        return;
+    }
+    unreachable();
+}
+
+void reply_integer(struct conn *conn, int64_t number)
+{
+    REPLY_HEADER(conn, resp_encode_integer(to, number));
+}
+
+void reply_bulk(struct conn *conn, struct slice text)
+{
+    if (text.length_bytes + RESP_HEADER_BYTES_MAX <= OUTPUT_RESERVE_BYTES_MAX && !conn->muted) {
+        uint8_t *to = output_reserve(&conn->output, text.length_bytes + RESP_HEADER_BYTES_MAX);
+        if (to != NULL) {
+            output_commit(&conn->output, resp_encode_bulk(to, text));
+        }
+        return;
+    }
+    REPLY_HEADER(conn, resp_encode_bulk_header(to, text.length_bytes));
+    add_text(conn, text);
+    add_text(conn, CRLF);
+}
+
+void reply_text(struct conn *conn, const char *text)
+{
+    reply_bulk(conn, slice_of_text(text));
+}
+
+void reply_verbatim(struct conn *conn, struct slice text)
+{
+    REPLY_HEADER(conn, resp_encode_verbatim_header(to, conn->resp, text.length_bytes));
+    add_text(conn, text);
+    add_text(conn, CRLF);
+}
+
+void reply_null(struct conn *conn)
+{
+    REPLY_HEADER(conn, resp_encode_null(to, conn->resp));
+}
+
+void reply_null_array(struct conn *conn)
+{
+    REPLY_HEADER(conn, resp_encode_null_array(to, conn->resp));
+}
+
+void reply_array(struct conn *conn, uint64_t count)
+{
+    REPLY_HEADER(conn, resp_encode_array_header(to, count));
+}
+
+void reply_map(struct conn *conn, uint64_t pair_count)
+{
+    REPLY_HEADER(conn, resp_encode_map_header(to, conn->resp, pair_count));
+}
+
+void reply_set(struct conn *conn, uint64_t count)
+{
+    REPLY_HEADER(conn, resp_encode_set_header(to, conn->resp, count));
+}
+
+void reply_bool(struct conn *conn, bool truth)
+{
+    REPLY_HEADER(conn, resp_encode_bool(to, conn->resp, truth));
+}
+
+void reply_double(struct conn *conn, double number)
+{
+    REPLY_HEADER(conn, resp_encode_double(to, conn->resp, number));
+}
+
+/* Header, bytes and CRLF in one piece of text. */
+static void reply_value_copied(struct conn *conn, struct layout_cursor *cursor, size_t length)
+{
+    uint8_t *to = output_reserve(&conn->output, length + RESP_HEADER_BYTES_MAX + 2);
+    size_t written;
+    if (to == NULL) {
+        return;
+    }
+    written = resp_encode_bulk_header(to, length);
+    while (length > 0) {
+        struct iovec piece = layout_cursor_peek(cursor);
+        size_t part = piece.iov_len < length ? piece.iov_len : length;
+        copy_payload(to + written, piece.iov_base, part);
+        layout_cursor_skip(cursor, part);
+        written += part;
+        length -= part;
+    }
+    memcpy(to + written, "\r\n", 2);
+    output_commit(&conn->output, written + 2);
+}
+
+void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_t offset_bytes,
+                 uint64_t length_bytes)
+{
+    struct layout_cursor cursor;
+    if (conn->muted) {
+        reactor_release_pin(conn->reactor, shard, value);
+        return;
+    }
+    layout_cursor_init(&cursor, conn->reactor->server->payload, &value->layout,
+                       value->length_bytes);
+    layout_cursor_skip(&cursor, offset_bytes);
+    if (length_bytes <= COPY_BYTES_MAX) {
+        reply_value_copied(conn, &cursor, length_bytes);
+        metric_add(&conn->reactor->metrics.copied_bytes, length_bytes);
+        reactor_release_pin(conn->reactor, shard, value);
+        return;
+    }
+    REPLY_HEADER(conn, resp_encode_bulk_header(to, length_bytes));
+    if (!output_value(&conn->output, &cursor, length_bytes, shard, value)) {
+        reactor_release_pin(conn->reactor, shard, value);
+    }
+    add_text(conn, CRLF);
+}

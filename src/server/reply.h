@@ -1,0 +1,32 @@
+#pragma once
+/* reply – what a handler writes into its connection's output, in the protocol version the connection
+ * speaks. Used by the connection's thread. */
+
+#include "base/slice.h"
+#include "server/conn.h"
+
+#include <kvasir/types.h>
+
+void reply_ok(struct conn *conn);
+void reply_simple(struct conn *conn, const char *text);
+/* The whole error text: "ERR syntax error". */
+void reply_error(struct conn *conn, const char *text);
+void reply_errorf(struct conn *conn, const char *format, ...) ATTR_PRINTF(2, 3);
+/* The error reply for a failure of an op, in Redis's words where Redis has them. */
+void reply_status(struct conn *conn, enum kvasir_status status);
+void reply_integer(struct conn *conn, int64_t number);
+void reply_bulk(struct conn *conn, struct slice text);
+void reply_text(struct conn *conn, const char *text);
+void reply_verbatim(struct conn *conn, struct slice text);
+void reply_null(struct conn *conn);
+void reply_null_array(struct conn *conn);
+void reply_array(struct conn *conn, uint64_t count);
+void reply_map(struct conn *conn, uint64_t pair_count);
+void reply_set(struct conn *conn, uint64_t count);
+void reply_bool(struct conn *conn, bool truth);
+void reply_double(struct conn *conn, double number);
+
+/* The part of a pinned value as a bulk string, sent from where it lies when it is long; takes the pin
+ * over. */
+void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_t offset_bytes,
+                 uint64_t length_bytes);

@@ -1,0 +1,298 @@
+#include "server/serve.h"
+
+#include "base/check.h"
+#include "server/conn.h"
+#include "server/handlers.h"
+#include "server/refuse.h"
+#include "server/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Ops that a request of one key may need: planning stops when fewer are left. */
+#define PLAN_OPS_MIN 4
+
+/* ---- parsing ---- */
+
+static struct reader_limits limits_of(const struct conn *conn)
+{
+    if (!conn->authenticated) {
+        return READER_LIMITS_UNAUTHENTICATED;
+    }
+    return (struct reader_limits){.args_max = 1024 * 1024,
+                                  .bulk_bytes_max = conn->reactor->settings.proto_max_bulk_len,
+                                  .inline_bytes_max = 64U << 10};
+}
+
+/* Gives the request that is coming in an argument array that outlives the batch. wanted is at least
+ * what it has. False: no memory. */
+static bool keep_args(struct conn *conn, const struct slice *args, uint32_t wanted)
+{
+    uint32_t have = conn->reader.arg_count;
+    struct slice *kept = conn->args_inline;
+    if (wanted > CONN_ARGS_INLINE) {
+        kept = malloc(wanted * sizeof(*kept));
+        if (kept == NULL) {
+            return false;
+        }
+    }
+    if (have > 0 && kept != args) {
+        memcpy(kept, args, have * sizeof(*kept));
+    }
+    if (conn->args != NULL && conn->args != conn->args_inline && conn->args != kept) {
+        free(conn->args);
+    }
+    conn->args = kept;
+    conn->args_capacity = wanted > CONN_ARGS_INLINE ? wanted : CONN_ARGS_INLINE;
+    return true;
+}
+
+/* Reads the next request; READER_REQUEST: it is the batch's last. */
+static enum reader_result parse_one(struct conn *conn, struct batch *batch)
+{
+    struct reader_limits limits = limits_of(conn);
+    uint8_t *data = input_begin(&conn->input) + conn->parsed_bytes;
+    size_t length = input_length(&conn->input) - conn->parsed_bytes;
+    for (;;) {
+        struct slice *args = conn->args != NULL ? conn->args : batch->args + batch->arg_count;
+        uint32_t capacity =
+            conn->args != NULL ? conn->args_capacity : BATCH_ARGS_MAX - batch->arg_count;
+        size_t consumed = 0;
+        enum reader_result result =
+            request_reader_advance(&conn->reader, data, length, &limits, args, capacity, &consumed);
+        if (result == READER_ARGS_FULL) {
+            if (!keep_args(conn, args, conn->reader.args_wanted)) {
+                conn->reader.error = "out of memory for the arguments of this request";
+                return READER_ERROR;
+            }
+            continue;
+        }
+        if (result == READER_MORE || result == READER_BULK) {
+            if (result == READER_MORE) {
+                conn->parsed_bytes += consumed;
+            } else {
+                conn->upload.payload_offset = consumed;
+            }
+            if (conn->reader.arg_count > 0 && conn->args == NULL) {
+                (void)keep_args(conn, args, CONN_ARGS_INLINE);
+            }
+        }
+        if (result == READER_REQUEST) {
+            struct request *request = &batch->requests[batch->request_count++];
+            conn->parsed_bytes += consumed;
+            *request = (struct request){.args = args, .arg_count = conn->reader.arg_count};
+            if (conn->args == NULL) {
+                batch->arg_count += request->arg_count;
+            }
+        }
+        return result;
+    }
+}
+
+/* What is known about a request before it runs. */
+static void admit(struct conn *conn, struct request *request)
+{
+    request->command = command_find(request->args, request->arg_count);
+    if (request->command == NULL) {
+        request->refusal = conn->authenticated ? REFUSAL_UNKNOWN_COMMAND : REFUSAL_NOAUTH;
+    } else if (!conn->authenticated && (request->command->flags & COMMAND_FLAG_NO_AUTH) == 0) {
+        request->refusal = REFUSAL_NOAUTH;
+    } else if (!command_arity_ok(request->command, request->arg_count)) {
+        request->refusal = REFUSAL_ARITY;
+    } else if (handlers_find(request->command->id)->reply == NULL) {
+        request->refusal = REFUSAL_UNKNOWN_SUBCOMMAND;
+    }
+}
+
+/* Parses what has arrived into the batch, until it is full or something stands alone. */
+static enum reader_result parse(struct conn *conn, struct batch *batch)
+{
+    enum reader_result result = READER_REQUEST;
+    while (result == READER_REQUEST && batch->request_count < BATCH_REQUESTS_MAX &&
+           BATCH_ARGS_MAX - batch->arg_count >= BATCH_ARGS_MIN) {
+        struct request *request;
+        result = parse_one(conn, batch);
+        if (result != READER_REQUEST) {
+            break;
+        }
+        request = &batch->requests[batch->request_count - 1];
+        admit(conn, request);
+        if (conn->args != NULL || conn->upload.state == UPLOAD_READY ||
+            (request->command != NULL && (request->command->flags & COMMAND_FLAG_BARRIER) != 0)) {
+            break;
+        }
+        if (conn->upload.state == UPLOAD_NONE) {
+            conn->header_bytes = 0;
+        }
+    }
+    return result;
+}
+
+/* ---- running ---- */
+
+static void plan(struct conn *conn, struct batch *batch)
+{
+    batch_begin_round(batch);
+    batch->request_planned = batch->request_first;
+    while (batch->request_planned < batch->request_count) {
+        struct request *request = &batch->requests[batch->request_planned];
+        bool barrier =
+            request->command != NULL && (request->command->flags & COMMAND_FLAG_BARRIER) != 0;
+        const struct handler *handler;
+        if ((barrier && batch->request_planned > batch->request_first) ||
+            batch_op_room(batch) < PLAN_OPS_MIN) {
+            return;
+        }
+        request->op_count = 0;
+        request->op_first = 0;
+        request->more = false;
+        batch->request_planned++;
+        if (request->refusal == REFUSAL_NONE) {
+            handler = handlers_find(request->command->id);
+            if (handler->plan != NULL) {
+                handler->plan(conn, request);
+            }
+        }
+        if (barrier || request->more) {
+            return;
+        }
+    }
+}
+
+static void answer(struct conn *conn, struct request *request)
+{
+    struct reactor *reactor = conn->reactor;
+    bool skip = conn->reply_skip;
+    conn->muted = conn->reply_off || skip;
+    if (request->refusal != REFUSAL_NONE) {
+        metric_add(&reactor->metrics.command_errors, 1);
+        refuse_request(conn, request);
+        request->more = false;
+    } else {
+        handlers_find(request->command->id)->reply(conn, request);
+    }
+    conn->muted = false;
+    if (!request->more) {
+        conn->reply_skip = (skip ? false : conn->reply_skip) || conn->skip_armed;
+        conn->skip_armed = false;
+    }
+    if (!request->more) {
+        conn->commands++;
+        conn->last_command = request->command;
+        metric_add(&reactor->metrics.commands, 1);
+    }
+}
+
+/* Answers what was planned; the batch's next round begins behind it. */
+static void answer_planned(struct conn *conn, struct batch *batch)
+{
+    while (batch->request_first < batch->request_planned) {
+        struct request *request = &batch->requests[batch->request_first];
+        if (conn->closing) {
+            batch->request_first = batch->request_count; /* QUIT: nobody waits for the rest */
+            break;
+        }
+        answer(conn, request);
+        if (request->more) {
+            break;
+        }
+        batch->request_first++;
+    }
+    batch_drop_results(conn->reactor, batch);
+}
+
+/* Plans and answers rounds until one must wait. True: the batch is finished. */
+static bool run(struct conn *conn)
+{
+    struct batch *batch = conn->batch;
+    while (batch->request_first < batch->request_count) {
+        batch->waiting = 1; /* what is done at once does not call back */
+        plan(conn, batch);
+        (void)batch_dispatch(conn->reactor, batch);
+        batch->waiting--;
+        if (batch->waiting > 0) {
+            return false;
+        }
+        answer_planned(conn, batch);
+    }
+    return true;
+}
+
+/* The batch's requests are answered: their input is used up. */
+static void finish(struct conn *conn)
+{
+    batch_give(conn->reactor, &conn->batch);
+    input_use(&conn->input, conn->parsed_bytes);
+    conn->parsed_bytes = 0;
+    if (request_reader_idle(&conn->reader)) {
+        if (conn->upload.state == UPLOAD_READY) {
+            upload_abandon(conn); /* its request was refused */
+        }
+        if (conn->args != NULL && conn->args != conn->args_inline) {
+            free(conn->args);
+        }
+        conn->args = NULL;
+    }
+}
+
+void serve_batch_done(struct conn *conn)
+{
+    struct batch *batch = conn->batch;
+    if (batch->for_upload) {
+        struct op op = batch->ops[0].op;
+        batch->ops[0].op.value = NULL;
+        batch_give(conn->reactor, &conn->batch);
+        upload_reserved(conn, &op);
+        return;
+    }
+    answer_planned(conn, batch);
+    if (run(conn)) {
+        finish(conn);
+    }
+}
+
+enum serve_result serve_requests(struct conn *conn)
+{
+    enum reader_result result = conn->parse_result;
+    conn->parse_result = READER_MORE;
+    if (result == READER_MORE) {
+        if (input_length(&conn->input) == 0) {
+            return SERVE_INPUT;
+        }
+        conn->batch = batch_take(conn->reactor, conn);
+        if (conn->batch == NULL) {
+            return SERVE_WAIT;
+        }
+        result = parse(conn, conn->batch);
+        if (conn->batch->request_count > 0) {
+            if (result == READER_BULK || result == READER_ERROR) {
+                conn->parse_result = (uint8_t)result;
+            }
+            if (!run(conn)) {
+                return SERVE_WAIT;
+            }
+            finish(conn);
+            return SERVE_ON;
+        }
+        finish(conn);
+    }
+    switch (result) {
+    case READER_BULK:
+        if (upload_wanted(conn)) {
+            if (!upload_begin(conn)) {
+                conn->parse_result = READER_BULK;
+                return SERVE_WAIT;
+            }
+            return conn->upload.state == UPLOAD_RESERVING ? SERVE_WAIT : SERVE_ON;
+        }
+        request_reader_accept_bulk(&conn->reader);
+        return SERVE_ON;
+    case READER_ERROR:
+        return SERVE_BROKEN;
+    case READER_MORE:
+    case READER_REQUEST:
+    case READER_ARGS_FULL:
+        break;
+    }
+    return SERVE_INPUT;
+}

@@ -1,0 +1,284 @@
+#include "server/server.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "net/chunk.h"
+#include "net/listener.h"
+#include "server/cores.h"
+#include "server/reactor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Automatic shares of maxmemory. */
+#define SHARE_DIVISOR    16
+#define BUFFER_BYTES_MIN (16ULL << 20)
+/* Descriptors the process needs besides one per client. */
+#define DESCRIPTORS_OWN 128
+/* Closing waits for nothing but other reactors' turns. */
+#define CLOSE_TIMEOUT_MS 10000
+
+static void make_run_id(char run_id[41])
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t bytes[20];
+    check(getrandom(bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        run_id[2 * i] = digits[bytes[i] >> 4];
+        run_id[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    run_id[40] = '\0';
+}
+
+static uint64_t round_down(uint64_t bytes, uint64_t unit)
+{
+    return bytes / unit * unit;
+}
+
+static void show_progress(void *argument, size_t done_bytes, size_t total_bytes)
+{
+    char done[32];
+    char total[32];
+    (void)argument;
+    number_format_bytes(done, sizeof(done), done_bytes);
+    number_format_bytes(total, sizeof(total), total_bytes);
+    log_info("payload memory %s of %s touched", done, total);
+}
+
+struct shares {
+    uint64_t payload_bytes;
+    uint64_t metadata_bytes;
+    uint64_t buffer_bytes;
+};
+
+static bool divide_memory(const struct settings *settings, struct shares *shares, char *error,
+                          size_t error_capacity)
+{
+    uint64_t total = settings->maxmemory;
+    uint64_t metadata =
+        settings->metadata_memory != 0 ? settings->metadata_memory : total / SHARE_DIVISOR;
+    uint64_t buffers =
+        settings->buffer_memory != 0 ? settings->buffer_memory : total / SHARE_DIVISOR;
+    buffers = buffers < BUFFER_BYTES_MIN ? BUFFER_BYTES_MIN : buffers;
+    shares->metadata_bytes = round_down(metadata, SERVER_PAYLOAD_PAGE_BYTES);
+    shares->buffer_bytes = buffers;
+    if (shares->metadata_bytes == 0 ||
+        shares->metadata_bytes + buffers + SERVER_PAYLOAD_PAGE_BYTES > total) {
+        (void)snprintf(error, error_capacity,
+                       "maxmemory %llu leaves no room for payload beside metadata-memory %llu and "
+                       "buffer-memory %llu (at least 2 MiB and 16 MiB): raise maxmemory",
+                       (unsigned long long)total, (unsigned long long)metadata,
+                       (unsigned long long)buffers);
+        return false;
+    }
+    shares->payload_bytes =
+        round_down(total - shares->metadata_bytes - buffers, SERVER_PAYLOAD_PAGE_BYTES);
+    return true;
+}
+
+static bool make_memory(struct server *server, char *error, size_t error_capacity)
+{
+    const struct settings *settings = &server->settings;
+    struct shares shares;
+    if (!divide_memory(settings, &shares, error, error_capacity)) {
+        return false;
+    }
+    struct region_config payload = {.name = "kvasir-payload",
+                                    .size_bytes = shares.payload_bytes,
+                                    .shared = true,
+                                    .huge_try = settings->huge_pages,
+                                    .populate = settings->populate,
+                                    .progress = show_progress};
+    struct region_config metadata = {.name = "kvasir-metadata",
+                                     .size_bytes = shares.metadata_bytes,
+                                     .huge_try = settings->huge_pages};
+    if (region_create(&payload, error, error_capacity, &server->payload_region) != KVASIR_OK ||
+        region_create(&metadata, error, error_capacity, &server->metadata_region) != KVASIR_OK) {
+        return false;
+    }
+    server->payload =
+        pages_create(server->payload_region, SERVER_PAYLOAD_PAGE_BYTES, SERVER_PAYLOAD_UNIT_BYTES);
+    server->metadata = pages_create(server->metadata_region, SERVER_METADATA_PAGE_BYTES,
+                                    SERVER_METADATA_UNIT_BYTES);
+    if (server->payload == NULL || server->metadata == NULL) {
+        (void)snprintf(error, error_capacity, "out of memory for the page tables");
+        return false;
+    }
+    server->buffer_chunks_max = shares.buffer_bytes / sizeof(struct chunk) / server->reactor_count;
+    return true;
+}
+
+/* Descriptors for maxclients: the soft limit is raised as far as the hard one allows. */
+static void raise_descriptor_limit(const struct settings *settings)
+{
+    struct rlimit limit;
+    rlim_t wanted = settings->maxclients + DESCRIPTORS_OWN;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return;
+    }
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted) {
+        log_warn("open files are limited to %llu, maxclients %llu needs %llu: raise ulimit -n",
+                 (unsigned long long)limit.rlim_cur, (unsigned long long)settings->maxclients,
+                 (unsigned long long)wanted);
+    }
+}
+
+static bool open_unix(struct server *server, char *error, size_t error_capacity)
+{
+    const struct settings *settings = &server->settings;
+    uint32_t mode = (uint32_t)strtoul(settings->unixsocketperm, NULL, 8);
+    if (settings->unixsocket[0] == '\0') {
+        return true;
+    }
+    return listener_open_unix(settings->unixsocket, mode, (int)settings->tcp_backlog, error,
+                              error_capacity, &server->unix_listener) == KVASIR_OK;
+}
+
+enum kvasir_status server_create(const struct settings *settings, char *error,
+                                 size_t error_capacity, struct server **server_p)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    struct moment now = clock_moment();
+    if (server == NULL) {
+        (void)snprintf(error, error_capacity, "out of memory");
+        return KVASIR_NO_MEMORY;
+    }
+    server->settings = *settings;
+    server->unix_listener = -1;
+    server->done_descriptor = eventfd(0, EFD_CLOEXEC);
+    server->start_wall_ms = now.wall_ms;
+    server->start_mono_us = now.mono_us;
+    server->port = (uint16_t)settings->port;
+    server->reactor_count =
+        settings->reactors != 0 ? (uint32_t)settings->reactors : cores_available();
+    make_run_id(server->run_id);
+    raise_descriptor_limit(settings);
+    if (!open_unix(server, error, error_capacity) || !make_memory(server, error, error_capacity)) {
+        goto fail;
+    }
+    server->mailbox = mailbox_create(server->reactor_count);
+    if (server->mailbox == NULL || server->done_descriptor < 0) {
+        (void)snprintf(error, error_capacity, "out of memory or file descriptors");
+        goto fail;
+    }
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        server->reactors[i] = reactor_create(server, i, error, error_capacity);
+        if (server->reactors[i] == NULL) {
+            goto fail;
+        }
+    }
+    *server_p = server;
+    return KVASIR_OK;
+fail:
+    server_destroy(&server);
+    return KVASIR_IO;
+}
+
+static void order_all(struct server *server, uint64_t order)
+{
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        ssize_t written = write(server->reactors[i]->control_descriptor, &order, sizeof(order));
+        check(written == (ssize_t)sizeof(order));
+    }
+}
+
+/* Counts reactors that have drained until all have, or the time is up: false. */
+static bool wait_drained(struct server *server, uint64_t timeout_ms, uint64_t *drained)
+{
+    int64_t end_us = clock_mono_us() + (int64_t)timeout_ms * 1000;
+    while (*drained < server->reactor_count) {
+        struct pollfd wait = {.fd = server->done_descriptor, .events = POLLIN};
+        int64_t left_ms = (end_us - clock_mono_us()) / 1000;
+        uint64_t count = 0;
+        if (left_ms < 0 || poll(&wait, 1, (int)left_ms) <= 0) {
+            return false;
+        }
+        if (read(server->done_descriptor, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
+            *drained += count;
+        }
+    }
+    return true;
+}
+
+/* Ends the reactors: those with nothing under way at once, the others within the time given. */
+static void stop_reactors(struct server *server)
+{
+    uint64_t drained = 0;
+    order_all(server, REACTOR_ORDER_DRAIN);
+    if (!wait_drained(server, server->settings.shutdown_timeout * 1000, &drained)) {
+        log_warn("some requests did not end within shutdown-timeout %llu s: their connections are "
+                 "closed",
+                 (unsigned long long)server->settings.shutdown_timeout);
+        order_all(server, REACTOR_ORDER_CLOSE);
+        check(wait_drained(server, CLOSE_TIMEOUT_MS, &drained));
+    }
+    order_all(server, REACTOR_ORDER_LEAVE);
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        (void)pthread_join(server->reactors[i]->thread, NULL);
+    }
+}
+
+static void wait_for_signal(void)
+{
+    sigset_t signals;
+    int number = 0;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    while (sigwait(&signals, &number) != 0) {
+    }
+    log_info("signal %s received: finishing what is under way",
+             number == SIGINT ? "SIGINT" : "SIGTERM");
+}
+
+void server_run(struct server *server)
+{
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        struct reactor *reactor = server->reactors[i];
+        check(pthread_create(&reactor->thread, NULL, reactor_main, reactor) == 0);
+        reactor->started = true;
+        if (server->settings.pin_reactors) {
+            cores_pin(reactor->thread, i, server->reactor_count);
+        }
+    }
+    log_info("ready to serve");
+    wait_for_signal();
+    stop_reactors(server);
+    log_info("bye");
+}
+
+void server_destroy(struct server **server_p)
+{
+    struct server *server = *server_p;
+    if (server == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        reactor_destroy(&server->reactors[i]);
+    }
+    mailbox_destroy(&server->mailbox);
+    pages_destroy(&server->payload);
+    pages_destroy(&server->metadata);
+    region_destroy(&server->payload_region);
+    region_destroy(&server->metadata_region);
+    if (server->unix_listener >= 0) {
+        (void)close(server->unix_listener);
+        (void)unlink(server->settings.unixsocket);
+    }
+    if (server->done_descriptor >= 0) {
+        (void)close(server->done_descriptor);
+    }
+    free(server);
+    *server_p = NULL;
+}

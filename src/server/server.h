@@ -1,0 +1,51 @@
+#pragma once
+/* server – what all reactors of the process share: made by main before they start, read-only while
+ * they run (but for what is said to be safe), torn down by main after they have ended. Owns the
+ * payload and metadata memory, the mailbox and the listening sockets. */
+
+#include "mem/pages.h"
+#include "mem/region.h"
+#include "net/mailbox.h"
+#include "server/settings.h"
+
+#include <stdint.h>
+
+#define SERVER_VERSION "0.1.0"
+/* What INFO and HELLO tell clients that ask for Redis's version: they choose commands by it. */
+#define SERVER_REDIS_VERSION       "7.0.15"
+#define SERVER_PAYLOAD_PAGE_BYTES  (2U << 20)
+#define SERVER_PAYLOAD_UNIT_BYTES  64U
+#define SERVER_METADATA_PAGE_BYTES (256U << 10)
+#define SERVER_METADATA_UNIT_BYTES 16U
+#define SERVER_REACTORS_MAX        64
+
+struct reactor;
+
+struct server {
+    struct settings settings; /* as at start; reactors have copies that CONFIG SET changes */
+    uint32_t reactor_count;
+    struct reactor *reactors[SERVER_REACTORS_MAX]; /* owned */
+    struct mailbox *mailbox;                       /* owned */
+    struct region *payload_region;                 /* owned */
+    struct region *metadata_region;                /* owned */
+    struct pages *payload;                         /* owned */
+    struct pages *metadata;                        /* owned */
+    int unix_listener;                             /* owned; shared by all reactors; -1: none */
+    int done_descriptor; /* owned eventfd: each reactor adds 1 when it has drained */
+    char run_id[41];
+    char executable[256];
+    char config_file[256];
+    int64_t start_wall_ms;
+    int64_t start_mono_us;
+    uint64_t buffer_chunks_max; /* per reactor */
+    uint16_t port;              /* as bound */
+};
+
+/* Builds everything from the settings: memory, sockets, reactors (not yet running). On failure error
+ * holds a sentence for the operator. */
+ATTR_MUST_USE enum kvasir_status server_create(const struct settings *settings, char *error,
+                                               size_t error_capacity, struct server **server_p);
+/* Runs the reactors until a signal (SIGTERM, SIGINT) arrives, drains and returns. The signals must be
+ * blocked by the caller. */
+void server_run(struct server *server);
+void server_destroy(struct server **server_p);

@@ -1,0 +1,413 @@
+#include "server/settings.h"
+
+#include "base/number.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A configuration file is written by hand: more than this is a mistake. */
+#define FILE_BYTES_MAX (1U << 20)
+
+enum kind {
+    KIND_NUMBER,
+    KIND_BYTES,
+    KIND_SWITCH,
+    KIND_TEXT,
+    KIND_CHOICE
+};
+enum changes {
+    START,
+    LIVE
+};
+
+struct row {
+    enum kind kind;
+    const char *name;
+    size_t offset; /* of the field in struct settings */
+    const char *initial;
+    uint64_t minimum;
+    uint64_t maximum;
+    const char *words; /* of a choice */
+    enum changes changes;
+    const char *help;
+};
+
+static const struct row ROWS[] = {
+#define NUMBER(field, name, initial, minimum, maximum, changes, help)                      \
+    {KIND_NUMBER, name, offsetof(struct settings, field), initial, minimum, maximum, NULL, \
+     changes,     help},
+#define BYTES(field, name, initial, minimum, maximum, changes, help)                      \
+    {KIND_BYTES, name, offsetof(struct settings, field), initial, minimum, maximum, NULL, \
+     changes,    help},
+#define SWITCH(field, name, initial, changes, help) \
+    {KIND_SWITCH, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
+#define TEXT(field, name, initial, changes, help) \
+    {KIND_TEXT, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
+#define CHOICE(field, name, initial, words, changes, help) \
+    {KIND_CHOICE, name, offsetof(struct settings, field), initial, 0, 0, words, changes, help},
+#include "server/settings.def"
+#undef NUMBER
+#undef BYTES
+#undef SWITCH
+#undef TEXT
+#undef CHOICE
+};
+
+static const struct row *row_find(struct slice name)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(ROWS); i++) {
+        if (slice_equal_nocase(name, ROWS[i].name)) {
+            return &ROWS[i];
+        }
+    }
+    return NULL;
+}
+
+static void *field_of(struct settings *settings, const struct row *row)
+{
+    return (char *)settings + row->offset;
+}
+
+/* True when word is one of "a|b|c". */
+static bool word_allowed(struct slice word, const char *words)
+{
+    while (*words != '\0') {
+        size_t length = strcspn(words, "|");
+        if (word.length_bytes == length &&
+            strncasecmp((const char *)word.data, words, length) == 0) {
+            return true;
+        }
+        words += length + (words[length] == '|' ? 1 : 0);
+    }
+    return false;
+}
+
+static bool set_number(struct settings *settings, const struct row *row, struct slice value)
+{
+    uint64_t number;
+    bool ok =
+        row->kind == KIND_BYTES ? number_parse_bytes(value, &number) : slice_to_u64(value, &number);
+    if (!ok || number < row->minimum || number > row->maximum) {
+        /* Zero stands for "automatic" where it is the default. */
+        if (!ok || number != 0 || strcmp(row->initial, "0") != 0) {
+            return false;
+        }
+    }
+    memcpy(field_of(settings, row), &number, sizeof(number));
+    return true;
+}
+
+static bool set_text(struct settings *settings, const struct row *row, struct slice value)
+{
+    char *field = field_of(settings, row);
+    if (value.length_bytes >= SETTINGS_TEXT_BYTES ||
+        memchr(value.data != NULL ? (const void *)value.data : "", '\0', value.length_bytes) !=
+            NULL) {
+        return false;
+    }
+    if (row->kind == KIND_CHOICE && !word_allowed(value, row->words)) {
+        return false;
+    }
+    if (value.length_bytes > 0) {
+        memcpy(field, value.data, value.length_bytes);
+    }
+    field[value.length_bytes] = '\0';
+    return true;
+}
+
+static bool set_field(struct settings *settings, const struct row *row, struct slice value)
+{
+    switch (row->kind) {
+    case KIND_NUMBER:
+    case KIND_BYTES:
+        return set_number(settings, row, value);
+    case KIND_SWITCH: {
+        bool on = slice_equal_nocase(value, "yes");
+        if (!on && !slice_equal_nocase(value, "no")) {
+            return false;
+        }
+        memcpy(field_of(settings, row), &on, sizeof(on));
+        return true;
+    }
+    case KIND_TEXT:
+    case KIND_CHOICE:
+        return set_text(settings, row, value);
+    }
+    return false;
+}
+
+/* What a row accepts, in words. */
+static void allowed_text(const struct row *row, char *text, size_t capacity)
+{
+    char low[32];
+    char high[32];
+    switch (row->kind) {
+    case KIND_NUMBER:
+        (void)snprintf(text, capacity, "a number from %llu to %llu",
+                       (unsigned long long)row->minimum, (unsigned long long)row->maximum);
+        return;
+    case KIND_BYTES:
+        number_format_bytes(low, sizeof(low), row->minimum);
+        number_format_bytes(high, sizeof(high), row->maximum);
+        (void)snprintf(text, capacity, "a size from %s to %s, such as 512mb or 4gb%s", low, high,
+                       strcmp(row->initial, "0") == 0 ? ", or 0 for automatic" : "");
+        return;
+    case KIND_SWITCH:
+        (void)snprintf(text, capacity, "yes or no");
+        return;
+    case KIND_TEXT:
+        (void)snprintf(text, capacity, "text of up to %d bytes", SETTINGS_TEXT_BYTES - 1);
+        return;
+    case KIND_CHOICE:
+        (void)snprintf(text, capacity, "one of %s", row->words);
+        return;
+    }
+}
+
+void settings_init(struct settings *settings)
+{
+    memset(settings, 0, sizeof(*settings));
+    for (size_t i = 0; i < ARRAY_COUNT(ROWS); i++) {
+        (void)set_field(settings, &ROWS[i], slice_of_text(ROWS[i].initial));
+    }
+}
+
+enum kvasir_status settings_set(struct settings *settings, struct slice name, struct slice value,
+                                bool live, char *error, size_t error_capacity)
+{
+    const struct row *row = row_find(name);
+    char allowed[160];
+    if (row == NULL) {
+        (void)snprintf(error, error_capacity, "there is no option '%.*s'; --help lists them",
+                       (int)(name.length_bytes < 64 ? name.length_bytes : 64),
+                       (const char *)name.data);
+        return KVASIR_NOT_FOUND;
+    }
+    if (live && row->changes != LIVE) {
+        (void)snprintf(error, error_capacity,
+                       "%s can only be set on the command line or in the configuration file",
+                       row->name);
+        return KVASIR_UNSUPPORTED;
+    }
+    if (!set_field(settings, row, value)) {
+        allowed_text(row, allowed, sizeof(allowed));
+        (void)snprintf(error, error_capacity, "%s takes %s, not '%.*s'", row->name, allowed,
+                       (int)(value.length_bytes < 64 ? value.length_bytes : 64),
+                       value.data != NULL ? (const char *)value.data : "");
+        return KVASIR_INVALID;
+    }
+    return KVASIR_OK;
+}
+
+unsigned settings_count(void)
+{
+    return (unsigned)ARRAY_COUNT(ROWS);
+}
+
+const char *settings_name(unsigned index)
+{
+    return ROWS[index].name;
+}
+
+void settings_value(const struct settings *settings, unsigned index, char *value)
+{
+    const struct row *row = &ROWS[index];
+    const char *field = (const char *)settings + row->offset;
+    uint64_t number;
+    bool on;
+    switch (row->kind) {
+    case KIND_NUMBER:
+    case KIND_BYTES:
+        memcpy(&number, field, sizeof(number));
+        (void)snprintf(value, SETTINGS_TEXT_BYTES, "%llu", (unsigned long long)number);
+        return;
+    case KIND_SWITCH:
+        memcpy(&on, field, sizeof(on));
+        (void)snprintf(value, SETTINGS_TEXT_BYTES, "%s", on ? "yes" : "no");
+        return;
+    case KIND_TEXT:
+    case KIND_CHOICE:
+        memcpy(value, field, SETTINGS_TEXT_BYTES);
+        return;
+    }
+}
+
+static bool is_blank(char byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\r';
+}
+
+/* Cuts one line (terminated) into name and value; false: neither blank nor "name value". */
+static bool split_line(char *line, struct slice *name, struct slice *value)
+{
+    char *at = line;
+    char *end = line + strlen(line);
+    while (is_blank(*at)) {
+        at++;
+    }
+    while (end > at && is_blank(end[-1])) {
+        end--;
+    }
+    *name = slice_of(at, 0);
+    *value = slice_of(at, 0);
+    if (at == end || *at == '#') {
+        return true;
+    }
+    while (at < end && !is_blank(*at)) {
+        at++;
+    }
+    name->length_bytes = (size_t)(at - (const char *)name->data);
+    while (at < end && is_blank(*at)) {
+        at++;
+    }
+    if (end - at >= 2 && (*at == '"' || *at == '\'') && end[-1] == *at) {
+        at++;
+        end--;
+    } else if (at == end) {
+        return false;
+    }
+    *value = slice_of(at, (size_t)(end - at));
+    return true;
+}
+
+enum kvasir_status settings_read_text(struct settings *settings, char *text, size_t length_bytes,
+                                      char *error, size_t error_capacity)
+{
+    unsigned number = 0;
+    size_t start = 0;
+    while (start < length_bytes) {
+        char *line = text + start;
+        char *end = memchr(line, '\n', length_bytes - start);
+        size_t line_bytes = end != NULL ? (size_t)(end - line) : length_bytes - start;
+        struct slice name;
+        struct slice value;
+        char reason[256];
+        number++;
+        start += line_bytes + 1;
+        if (end == NULL && line_bytes == 0) {
+            break;
+        }
+        line[line_bytes] = '\0';
+        if (strlen(line) != line_bytes || !split_line(line, &name, &value)) {
+            (void)snprintf(error, error_capacity, "line %u: expected 'name value'", number);
+            return KVASIR_INVALID;
+        }
+        if (name.length_bytes > 0 &&
+            settings_set(settings, name, value, false, reason, sizeof(reason)) != KVASIR_OK) {
+            (void)snprintf(error, error_capacity, "line %u: %s", number, reason);
+            return KVASIR_INVALID;
+        }
+    }
+    return KVASIR_OK;
+}
+
+enum kvasir_status settings_read_file(struct settings *settings, const char *path, char *error,
+                                      size_t error_capacity)
+{
+    char *text = NULL;
+    char reason[320];
+    size_t length;
+    enum kvasir_status status;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        (void)snprintf(error, error_capacity, "cannot read the configuration file %s: %s", path,
+                       strerror(errno));
+        return errno == ENOENT ? KVASIR_NOT_FOUND : KVASIR_IO;
+    }
+    text = malloc(FILE_BYTES_MAX + 1);
+    if (text == NULL) {
+        (void)fclose(file);
+        (void)snprintf(error, error_capacity, "no memory for the configuration file %s", path);
+        return KVASIR_NO_MEMORY;
+    }
+    length = fread(text, 1, FILE_BYTES_MAX + 1, file);
+    (void)fclose(file);
+    if (length > FILE_BYTES_MAX) {
+        free(text);
+        (void)snprintf(error, error_capacity, "the configuration file %s is longer than 1 MiB",
+                       path);
+        return KVASIR_TOO_LARGE;
+    }
+    status = settings_read_text(settings, text, length, reason, sizeof(reason));
+    free(text);
+    if (status != KVASIR_OK) {
+        (void)snprintf(error, error_capacity, "%s %s", path, reason);
+    }
+    return status;
+}
+
+enum kvasir_status settings_read_arguments(struct settings *settings, int argc, char **argv,
+                                           char *error, size_t error_capacity)
+{
+    int i = 1;
+    if (i < argc && strncmp(argv[i], "--", 2) != 0) {
+        enum kvasir_status status = settings_read_file(settings, argv[i], error, error_capacity);
+        if (status != KVASIR_OK) {
+            return status;
+        }
+        i++;
+    }
+    for (; i < argc; i += 2) {
+        enum kvasir_status status;
+        if (strncmp(argv[i], "--", 2) != 0) {
+            (void)snprintf(error, error_capacity,
+                           "expected an option, not '%.64s'; --help lists them", argv[i]);
+            return KVASIR_INVALID;
+        }
+        if (i + 1 >= argc) {
+            (void)snprintf(error, error_capacity, "%.64s needs a value; --help lists the options",
+                           argv[i]);
+            return KVASIR_INVALID;
+        }
+        status = settings_set(settings, slice_of_text(argv[i] + 2), slice_of_text(argv[i + 1]),
+                              false, error, error_capacity);
+        if (status != KVASIR_OK) {
+            return status;
+        }
+    }
+    return KVASIR_OK;
+}
+
+enum kvasir_status settings_verify(const struct settings *settings, char *error,
+                                   size_t error_capacity)
+{
+    char *end = NULL;
+    unsigned long mode = strtoul(settings->unixsocketperm, &end, 8);
+    if (end == settings->unixsocketperm || *end != '\0' || mode > 0777) {
+        (void)snprintf(error, error_capacity,
+                       "unixsocketperm takes an octal mode such as 700, not '%s'",
+                       settings->unixsocketperm);
+        return KVASIR_INVALID;
+    }
+    if (settings->port == 0 && settings->unixsocket[0] == '\0') {
+        (void)snprintf(error, error_capacity,
+                       "port is 0 and unixsocket is empty: nobody could connect; set one of them");
+        return KVASIR_INVALID;
+    }
+    if (settings->metadata_memory + settings->buffer_memory >= settings->maxmemory) {
+        (void)snprintf(error, error_capacity,
+                       "metadata-memory and buffer-memory leave nothing of maxmemory %llu for "
+                       "payload: lower them or raise maxmemory",
+                       (unsigned long long)settings->maxmemory);
+        return KVASIR_INVALID;
+    }
+    return KVASIR_OK;
+}
+
+void settings_print_help(void)
+{
+    (void)printf("usage: kvasir-server [FILE] [--OPTION VALUE ...]\n\n"
+                 "A KV-cache store for LLM inference that speaks the Redis protocol.\n"
+                 "FILE holds lines of 'option value'; the command line wins over it.\n"
+                 "Options marked * can be changed while the server runs (CONFIG SET).\n\n");
+    for (size_t i = 0; i < ARRAY_COUNT(ROWS); i++) {
+        char allowed[160];
+        allowed_text(&ROWS[i], allowed, sizeof(allowed));
+        (void)printf("  --%s%s\n      %s\n      %s; default '%s'\n", ROWS[i].name,
+                     ROWS[i].changes == LIVE ? " *" : "", ROWS[i].help, allowed, ROWS[i].initial);
+    }
+    (void)printf("\n  --help     print this\n  --version  print the version\n");
+}

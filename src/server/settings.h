@@ -1,0 +1,63 @@
+#pragma once
+/* settings – the options of the server: from the command line, a file in the manner of redis.conf, and
+ * CONFIG SET. Plain data: each reactor has its own copy and is sent changes. Owns nothing. */
+
+#include <kvasir/types.h>
+
+#include "base/compiler.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SETTINGS_TEXT_BYTES 256
+
+struct settings {
+#define NUMBER(field, name, initial, minimum, maximum, changes, help) uint64_t field;
+#define BYTES(field, name, initial, minimum, maximum, changes, help)  uint64_t field;
+#define SWITCH(field, name, initial, changes, help)                   bool field;
+#define TEXT(field, name, initial, changes, help)                     char field[SETTINGS_TEXT_BYTES];
+#define CHOICE(field, name, initial, words, changes, help)            char field[SETTINGS_TEXT_BYTES];
+#include "server/settings.def"
+#undef NUMBER
+#undef BYTES
+#undef SWITCH
+#undef TEXT
+#undef CHOICE
+};
+
+void settings_init(struct settings *settings);
+
+/* Sets one option from text. live: only options that may change while the server runs. On failure
+ * error names the option, the value and what is allowed. KVASIR_OK, KVASIR_NOT_FOUND (no such
+ * option), KVASIR_INVALID, KVASIR_UNSUPPORTED (not while running). */
+ATTR_MUST_USE enum kvasir_status settings_set(struct settings *settings, struct slice name,
+                                              struct slice value, bool live, char *error,
+                                              size_t error_capacity);
+
+/* Reads a file of "name value" lines; # begins a comment, values may be quoted. error names file, line
+ * and reason. KVASIR_OK, KVASIR_NOT_FOUND, KVASIR_IO, KVASIR_INVALID, KVASIR_TOO_LARGE. */
+ATTR_MUST_USE enum kvasir_status settings_read_file(struct settings *settings, const char *path,
+                                                    char *error, size_t error_capacity);
+/* The same for text in memory, which is changed. */
+ATTR_MUST_USE enum kvasir_status settings_read_text(struct settings *settings, char *text,
+                                                    size_t length_bytes, char *error,
+                                                    size_t error_capacity);
+
+/* Command line: [FILE] --name value … [--]. KVASIR_OK, or a failure with its sentence. */
+ATTR_MUST_USE enum kvasir_status settings_read_arguments(struct settings *settings, int argc,
+                                                         char **argv, char *error,
+                                                         size_t error_capacity);
+
+/* How many options there are, and the name, value and help of each. value must hold
+ * SETTINGS_TEXT_BYTES. */
+unsigned settings_count(void);
+const char *settings_name(unsigned index);
+void settings_value(const struct settings *settings, unsigned index, char *value);
+
+/* Says what does not go together (several options at once). KVASIR_OK or KVASIR_INVALID. */
+ATTR_MUST_USE enum kvasir_status settings_verify(const struct settings *settings, char *error,
+                                                 size_t error_capacity);
+
+/* The text of --help, on standard output. */
+void settings_print_help(void);

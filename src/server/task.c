@@ -1,0 +1,126 @@
+#include "server/task.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "server/batch.h"
+#include "server/reactor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest answer of one reactor (KEYS, CLIENT LIST): beyond it the request is refused. */
+#define ANSWER_BYTES_MAX (64U << 20)
+
+struct gather *gather_create(struct reactor *reactor, task_run_fn *run, task_done_fn *done)
+{
+    uint32_t count = reactor->server->reactor_count;
+    struct gather *gather = fault_hit("server.gather") ? NULL : calloc(1, sizeof(*gather));
+    if (gather == NULL) {
+        return NULL;
+    }
+    gather->answers = calloc(count, sizeof(*gather->answers));
+    gather->tasks = calloc(count, sizeof(*gather->tasks));
+    if (gather->answers == NULL || gather->tasks == NULL) {
+        gather_destroy(&gather);
+        return NULL;
+    }
+    gather->run = run;
+    gather->done = done;
+    gather->origin = reactor->index;
+    gather->reactor_count = count;
+    return gather;
+}
+
+void gather_destroy(struct gather **gather_p)
+{
+    struct gather *gather = *gather_p;
+    if (gather == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; gather->answers != NULL && i < gather->reactor_count; i++) {
+        free(gather->answers[i].text);
+    }
+    free(gather->answers);
+    free(gather->tasks);
+    free(gather);
+    *gather_p = NULL;
+}
+
+bool task_answer_add(struct task_answer *answer, const void *bytes, size_t length_bytes)
+{
+    if (answer->text_bytes + length_bytes > answer->text_capacity) {
+        size_t capacity = answer->text_capacity == 0 ? 4096 : answer->text_capacity;
+        uint8_t *text;
+        while (capacity < answer->text_bytes + length_bytes) {
+            capacity *= 2;
+        }
+        text = capacity > ANSWER_BYTES_MAX ? NULL : realloc(answer->text, capacity);
+        if (text == NULL) {
+            answer->other = -1;
+            return false;
+        }
+        answer->text = text;
+        answer->text_capacity = capacity;
+    }
+    if (length_bytes > 0) {
+        memcpy(answer->text + answer->text_bytes, bytes, length_bytes);
+        answer->text_bytes += length_bytes;
+    }
+    return true;
+}
+
+void task_answer_free(struct task_answer *answer)
+{
+    free(answer->text);
+    *answer = (struct task_answer){0};
+}
+
+static bool one_done(struct reactor *reactor, struct gather *gather)
+{
+    struct batch *batch = gather->batch;
+    gather->waiting--;
+    if (gather->waiting > 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        gather->failed = gather->failed || gather->answers[i].other < 0;
+    }
+    if (gather->done != NULL) {
+        gather->done(reactor, gather);
+    }
+    if (batch != NULL) {
+        batch_waited(reactor, batch);
+    }
+    return true;
+}
+
+bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch)
+{
+    gather->batch = batch;
+    gather->waiting = gather->reactor_count;
+    if (batch != NULL) {
+        batch->waiting++;
+    }
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        struct task *task = &gather->tasks[i];
+        task->gather = gather;
+        if (i != reactor->index) {
+            task->mail.kind = MAIL_TASK;
+            mailbox_send(reactor->server->mailbox, reactor->index, i, &task->mail);
+        }
+    }
+    gather->run(reactor, gather, reactor->index);
+    return one_done(reactor, gather);
+}
+
+void task_execute(struct reactor *reactor, struct task *task)
+{
+    task->gather->run(reactor, task->gather, reactor->index);
+    task->mail.kind = MAIL_TASK_DONE;
+    mailbox_send(reactor->server->mailbox, reactor->index, task->gather->origin, &task->mail);
+}
+
+void task_returned(struct reactor *reactor, struct task *task)
+{
+    (void)one_done(reactor, task->gather);
+}

@@ -1,0 +1,214 @@
+#include "server/upload.h"
+
+#include "base/check.h"
+#include "base/copy.h"
+#include "server/conn.h"
+#include "server/conn_end.h"
+#include "server/handlers.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* One read takes at most so much, so that a turn stays short. */
+#define READ_BYTES_MAX  (1U << 20)
+#define READ_PIECES_MAX 8
+/* Payload nobody wants is read through a buffer of this size. */
+#define DISCARD_BYTES (16U << 10)
+
+bool upload_wanted(const struct conn *conn)
+{
+    const struct request_reader *reader = &conn->reader;
+    const struct command *command;
+    if (conn->args == NULL || !conn->authenticated || conn->upload.state != UPLOAD_NONE) {
+        return false;
+    }
+    command = command_find(conn->args, reader->arg_count);
+    return command != NULL && reader->bulk_index > 1 &&
+           handlers_find(command->id)->payload_arg == reader->bulk_index;
+}
+
+bool upload_begin(struct conn *conn)
+{
+    struct upload *upload = &conn->upload;
+    struct op *op;
+    uint64_t offset = upload->payload_offset;
+    conn->batch = batch_take(conn->reactor, conn);
+    if (conn->batch == NULL) {
+        return false;
+    }
+    *upload = (struct upload){
+        .state = UPLOAD_RESERVING, .payload_offset = offset, .left_bytes = conn->reader.bulk_bytes};
+    conn->batch->for_upload = true;
+    op = batch_add_op(conn->batch, NULL, OP_RESERVE, conn->args[1]);
+    op->put.length_bytes = upload->left_bytes;
+    upload->shard = conn->batch->ops[0].shard;
+    if (batch_dispatch(conn->reactor, conn->batch)) {
+        struct op done = *op;
+        batch_give(conn->reactor, &conn->batch);
+        upload_reserved(conn, &done);
+    }
+    return true;
+}
+
+void upload_reserved(struct conn *conn, const struct op *op)
+{
+    struct upload *upload = &conn->upload;
+    check(upload->state == UPLOAD_RESERVING);
+    upload->failure = op->status;
+    if (op->status != KVASIR_OK) {
+        upload->state = UPLOAD_DISCARDING;
+        return;
+    }
+    upload->value = op->value;
+    layout_cursor_init(&upload->cursor, conn->reactor->server->payload, &op->value->layout,
+                       op->value->length_bytes);
+    upload->state = UPLOAD_RECEIVING;
+}
+
+void upload_copy(struct upload *upload, const uint8_t *from, size_t length_bytes)
+{
+    check(length_bytes <= upload->left_bytes);
+    upload->left_bytes -= length_bytes;
+    while (length_bytes > 0) {
+        struct iovec piece = layout_cursor_peek(&upload->cursor);
+        size_t part = piece.iov_len < length_bytes ? piece.iov_len : length_bytes;
+        copy_payload(piece.iov_base, from, part);
+        layout_cursor_skip(&upload->cursor, part);
+        from += part;
+        length_bytes -= part;
+    }
+}
+
+/* What came into the buffer together with the header. */
+static bool take_buffered(struct conn *conn)
+{
+    struct upload *upload = &conn->upload;
+    size_t have = input_length(&conn->input) - upload->payload_offset;
+    size_t part = have < upload->left_bytes ? have : (size_t)upload->left_bytes;
+    if (part == 0) {
+        return false;
+    }
+    if (upload->state == UPLOAD_RECEIVING) {
+        upload_copy(upload, input_begin(&conn->input) + upload->payload_offset, part);
+        metric_add(&conn->reactor->metrics.copied_bytes, part);
+    } else {
+        upload->left_bytes -= part;
+    }
+    input_cut(&conn->input, upload->payload_offset, part);
+    return true;
+}
+
+static ssize_t receive(struct conn *conn, struct iovec *pieces, int count)
+{
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    ssize_t got;
+    do {
+        got = recvmsg(conn->descriptor, &message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got > 0) {
+        conn_received(conn, (uint64_t)got);
+        return got;
+    }
+    conn->readable = false;
+    if (got == 0 || (errno != EAGAIN)) {
+        conn_kill(conn);
+    }
+    return -1;
+}
+
+/* Reads into the value, and into the buffer what follows: the end of this request and the header of
+ * the next, if they are as long as those before. */
+static bool receive_payload(struct conn *conn)
+{
+    struct upload *upload = &conn->upload;
+    struct iovec pieces[READ_PIECES_MAX + 1];
+    struct layout_cursor cursor = upload->cursor;
+    size_t asked = 0;
+    size_t payload;
+    int count = 0;
+    ssize_t got;
+    while (asked < upload->left_bytes && asked < READ_BYTES_MAX && count < READ_PIECES_MAX) {
+        struct iovec piece = layout_cursor_peek(&cursor);
+        layout_cursor_skip(&cursor, piece.iov_len);
+        pieces[count++] = piece;
+        asked += piece.iov_len;
+    }
+    payload = asked;
+    if (asked == upload->left_bytes) {
+        size_t room = input_room(&conn->input);
+        size_t behind = 2 + (size_t)upload->payload_offset;
+        pieces[count].iov_base = conn->input.data + conn->input.end_bytes;
+        pieces[count].iov_len = behind < room ? behind : room;
+        asked += pieces[count].iov_len;
+        count++;
+    }
+    got = receive(conn, pieces, count);
+    if (got < 0) {
+        return false;
+    }
+    if ((size_t)got < asked) {
+        conn->readable = false;
+    }
+    if ((size_t)got > payload) {
+        conn->input.end_bytes += (size_t)got - payload;
+        got = (ssize_t)payload;
+    }
+    layout_cursor_skip(&upload->cursor, (size_t)got);
+    upload->left_bytes -= (uint64_t)got;
+    metric_add(&conn->reactor->metrics.upload_bytes, (uint64_t)got);
+    return true;
+}
+
+static bool discard_payload(struct conn *conn)
+{
+    struct upload *upload = &conn->upload;
+    uint8_t dropped[DISCARD_BYTES / 8];
+    struct iovec piece = {.iov_base = dropped, .iov_len = sizeof(dropped)};
+    ssize_t got;
+    if (piece.iov_len > upload->left_bytes) {
+        piece.iov_len = (size_t)upload->left_bytes;
+    }
+    got = receive(conn, &piece, 1);
+    if (got < 0) {
+        return false;
+    }
+    upload->left_bytes -= (uint64_t)got;
+    return true;
+}
+
+bool upload_advance(struct conn *conn)
+{
+    struct upload *upload = &conn->upload;
+    if (take_buffered(conn)) {
+        return true;
+    }
+    if (upload->left_bytes > 0) {
+        if (!conn->readable) {
+            return false;
+        }
+        return upload->state == UPLOAD_RECEIVING ? receive_payload(conn) : discard_payload(conn);
+    }
+    upload->state = UPLOAD_READY;
+    conn->header_bytes = (uint32_t)upload->payload_offset;
+    request_reader_bulk_done(&conn->reader);
+    return true;
+}
+
+struct value *upload_take(struct conn *conn)
+{
+    struct value *value = conn->upload.value;
+    check(conn->upload.state == UPLOAD_READY);
+    conn->upload.value = NULL;
+    conn->upload.state = UPLOAD_NONE;
+    return value;
+}
+
+void upload_abandon(struct conn *conn)
+{
+    if (conn->upload.value != NULL) {
+        reactor_release_pin(conn->reactor, conn->upload.shard, conn->upload.value);
+        conn->upload.value = NULL;
+    }
+    conn->upload.state = UPLOAD_NONE;
+}
