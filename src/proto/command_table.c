@@ -126,11 +126,12 @@ const struct command *command_parent(const struct command *command)
     return command_find_name(slice_of(command->name, (size_t)(bar - command->name)));
 }
 
-/* KV.MATCH: leading PIN and POLICY are options, each with its value; keys are all that follow. */
+/* KV.MATCH: leading PIN and POLICY are options, each with its value, as long as a key is left for
+ * behind them. */
 static uint32_t match_first_key(const struct slice *args, uint32_t arg_count)
 {
     uint32_t at = 1;
-    while (at < arg_count && (is_named(args[at], "pin") || is_named(args[at], "policy"))) {
+    while (arg_count - at > 2 && (is_named(args[at], "pin") || is_named(args[at], "policy"))) {
         at += 2;
     }
     return at;

@@ -170,8 +170,10 @@ static void test_command_table_finds_keys_behind_options_of_match(void **state)
     assert_keys("kv.match policy each a b", "a b");
     assert_keys("KV.MATCH PIN 500 POLICY SUFFIX a b PIN", "a b PIN");
     assert_keys("KV.MATCH POLICY EACH PIN 1 a", "a");
-    assert_keys("KV.MATCH PIN 500", "");
-    assert_keys("KV.MATCH PIN", "");
+    assert_keys("KV.MATCH PIN 500", "PIN 500");
+    assert_keys("KV.MATCH PIN", "PIN");
+    assert_keys("KV.MATCH PIN 1 POLICY", "POLICY");
+    assert_keys("KV.MATCH", "");
 }
 
 static void test_command_table_counts_keys_beyond_the_room_given(void **state)
