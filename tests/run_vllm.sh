@@ -1,0 +1,72 @@
+#!/bin/bash
+# Runs the tests of the vLLM connector: units always when there is a pytest, those with a real
+# engine when its environment is there (make venv-vllm); what cannot run is skipped by name.
+# Usage: run_vllm.sh [PYTEST ARGUMENT...]   needs $KVASIR_BUILD with server and library
+# Ends with "vllm: N passed, N failed, N skipped".
+set -u
+cd "$(dirname "$0")/.." || exit 2
+build=$(realpath -m "${KVASIR_BUILD:?run_vllm.sh: name the build directory in KVASIR_BUILD}")
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/kvasir"
+limit_s=1500
+
+# The names of the tests in the given files, as they stand there.
+names_in()
+{
+    grep -ohE '^def test_[a-z0-9_]+' "$@" | cut -c 5-
+}
+
+skip_by_name()
+{
+    local why=$1 name count=0
+    shift
+    while read -r name; do
+        echo "SKIPPED $name: $why"
+        count=$((count + 1))
+    done < <(names_in "$@")
+    skipped=$((skipped + count))
+}
+
+skipped=0
+files=()
+if [ ! -f "$build/libkvasir.so.0" ] || [ ! -x "$build/kvasir-server" ]; then
+    skip_by_name "$build has no server and library" tests/vllm/test_*.py
+elif utils/venv_vllm.sh --check; then
+    python=$(utils/venv_vllm.sh --print)
+    files=(tests/vllm)
+else
+    skip_by_name "the engine is not installed, see make venv-vllm" tests/vllm/test_engine*.py
+    for python in "$cache/venv-test/bin/python" python3; do
+        "$python" -c 'import pytest' 2>/dev/null && files=(tests/vllm/test_unit_*.py) && break
+    done
+    [ "${#files[@]}" -gt 0 ] || skip_by_name "there is no pytest" tests/vllm/test_unit_*.py
+fi
+if [ "${#files[@]}" -eq 0 ]; then
+    echo "vllm: 0 passed, 0 failed, $skipped skipped"
+    exit 0
+fi
+
+export KVASIR_BUILD="$build"
+export KVASIR_LIBRARY="$build/libkvasir.so.0"
+export KVASIR_SERVER="$build/kvasir-server"
+export PYTHONPATH="$PWD/python"
+export VLLM_NO_USAGE_STATS=1
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+timeout "$limit_s" "$python" -m pytest -q -rs -p no:cacheprovider --durations=5 \
+    --junitxml="$report" "${files[@]}" "$@"
+rc=$?
+python3 - "$report" "$skipped" <<'PY' || exit 1
+import sys
+import xml.etree.ElementTree as tree
+
+try:
+    suites = list(tree.parse(sys.argv[1]).getroot().iter("testsuite"))
+except (OSError, tree.ParseError):
+    sys.exit("vllm: pytest left no report")
+total, failed, skipped = (
+    sum(int(suite.get(name, 0)) for suite in suites for name in names)
+    for names in (("tests",), ("failures", "errors"), ("skipped",))
+)
+print(f"vllm: {total - failed - skipped} passed, {failed} failed, {skipped + int(sys.argv[2])} skipped")
+PY
+exit $rc
