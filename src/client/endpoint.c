@@ -139,15 +139,16 @@ enum kvasir_status endpoint_parse(const char *text, struct endpoint *endpoint_p,
 
 void endpoint_of_port(const struct endpoint *host, uint16_t port, struct endpoint *endpoint_p)
 {
+    struct sockaddr_storage address = host->address;
     *endpoint_p = *host;
-    if (host->address.ss_family == AF_INET6) {
+    if (address.ss_family == AF_INET6) {
         struct sockaddr_in6 six;
-        memcpy(&six, &host->address, sizeof six);
+        memcpy(&six, &address, sizeof six);
         six.sin6_port = htons(port);
         memcpy(&endpoint_p->address, &six, sizeof six);
     } else {
         struct sockaddr_in four;
-        memcpy(&four, &host->address, sizeof four);
+        memcpy(&four, &address, sizeof four);
         four.sin_port = htons(port);
         memcpy(&endpoint_p->address, &four, sizeof four);
     }
