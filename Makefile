@@ -260,10 +260,10 @@ $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz-obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a
 # ---- checks ----------------------------------------------------------------------------------
 
 .PHONY: check check-deep check-symbols format
-check: check-symbols ## Check form: format, layers, headers, symbols, sizes, spelling, scripts.
-	utils/check.sh
+check: ## Check form: format, layers, headers, symbols, sizes, spelling, scripts.
+	+utils/check.sh
 
-# Objects only: a tree that does not link yet can be checked.
+# One of the checks of check.sh; it needs the objects.
 check-symbols: $(SERVER_OBJECTS) $(CLIENT_OBJECTS) $(SHARED_OBJECTS) $(LIBRARIES)
 	@utils/check_symbols.py $(SERVER_OBJECTS) $(CLIENT_OBJECTS) \
 		$(if $(CLIENT_SOURCES),--library $(BUILD)/$(SONAME))

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks the form of the tree: format, layers, headers, sizes, spelling, scripts, Python, generated
+# Checks the form of the tree: format, layers, headers, symbols, sizes, spelling, scripts, Python, generated
 # files. Runs every check, then says which failed; one whose tool is missing is skipped, by name.
 # Usage: check.sh [CHECK...]   without arguments: all of them
 set -u
@@ -89,10 +89,14 @@ check_generated()
 
 check_layers() { utils/check_layers.py; }
 check_headers() { utils/check_headers.sh; }
+check_symbols()
+{
+    make --no-print-directory BUILD="${KVASIR_BUILD:-build/gcc-release}" check-symbols
+}
 check_tidy() { utils/tidy.py; }
 
 checks=("$@")
-[ ${#checks[@]} -gt 0 ] || checks=(format layers headers tidy spelling shell ruff mypy generated)
+[ ${#checks[@]} -gt 0 ] || checks=(format layers headers symbols tidy spelling shell ruff mypy generated)
 for name in "${checks[@]}"; do
     output=$("check_$name" 2>&1)
     rc=$?
