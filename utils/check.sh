@@ -91,7 +91,11 @@ check_layers() { utils/check_layers.py; }
 check_headers() { utils/check_headers.sh; }
 check_symbols()
 {
-    make --no-print-directory BUILD="${KVASIR_BUILD:-build/gcc-release}" check-symbols
+    local output rc
+    output=$(make --no-print-directory BUILD="${KVASIR_BUILD:-build/gcc-release}" check-symbols 2>&1)
+    rc=$?
+    printf '%s\n' "$output" | grep -vE '^  (CC|AR|LINK)'
+    return $rc
 }
 check_tidy() { utils/tidy.py; }
 
