@@ -19,7 +19,8 @@ enum op_kind {
     OP_ABORT,         /* frees the reserved value it is handed back */
     OP_GRANT_RESERVE, /* like RESERVE, as a grant with an id and a deadline (KV.RESERVE) */
     OP_GRANT_FILL,    /* takes grant_id's value for filling: value (pinned), no deadline any more;
-                       * put, flags and key are rewritten to what was reserved */
+                       * put, flags, database and key are rewritten to what was reserved; key
+                       * lives as long as the value */
     OP_GRANT_ABORT,   /* frees grant_id's value */
     OP_LEASE,       /* pins the value under a grant with an id and a deadline: grant_id; value comes
                   * with a pin of its own besides, to be handed back as after OP_GET */

@@ -5,6 +5,8 @@
 #include "store/shard_impl.h"
 
 #define SHARD_RECLAIM_BALANCE_STEPS 1024U
+/* Flushed values are looked for so far before anything else goes: well under a millisecond. */
+#define SHARD_BACKLOG_BUCKETS 1024U
 
 static void shard_evict_value(struct shard *shard, struct value *value)
 {
@@ -21,10 +23,10 @@ static bool shard_evict_held(const struct value *value)
     return value->pins > 0 || value->pin_kind == VALUE_PIN_HARD;
 }
 
-/* A flushed value first: it is nobody's any more. */
-static bool shard_evict_backlog(struct shard *shard)
+/* A flushed value: it is nobody's any more. Looks through bucket_max buckets for one. */
+static bool shard_evict_backlog(struct shard *shard, uint64_t bucket_max)
 {
-    while (shard->backlog_count > 0) {
+    for (uint64_t i = 0; i < bucket_max && shard->backlog_count > 0; i++) {
         uint64_t value_count = shard->value_count;
         (void)shard_expire_bucket(shard);
         if (shard->value_count < value_count) {
@@ -62,14 +64,8 @@ static bool shard_evict_soft(struct shard *shard, bool any)
     return false;
 }
 
-bool shard_evict_one(struct shard *shard)
+static bool shard_evict_victim(struct shard *shard)
 {
-    if (shard_evict_backlog(shard)) {
-        return true;
-    }
-    if (shard->policy == NULL) {
-        return false;
-    }
     if (shard_evict_soft(shard, false)) {
         return true;
     }
@@ -85,6 +81,18 @@ bool shard_evict_one(struct shard *shard)
         }
     }
     return shard_evict_soft(shard, true);
+}
+
+bool shard_evict_one(struct shard *shard)
+{
+    if (shard_evict_backlog(shard, SHARD_BACKLOG_BUCKETS)) {
+        return true;
+    }
+    if (shard->policy != NULL && shard_evict_victim(shard)) {
+        return true;
+    }
+    /* A few flushed values among many others may take a whole round to find. */
+    return shard_evict_backlog(shard, UINT64_MAX);
 }
 
 uint32_t shard_evict_payload_pages(const struct shard *shard)

@@ -126,8 +126,10 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
         if (value != NULL && shard_value_try_layout(shard, value)) {
             break;
         }
-        if (shard_value_hopeless(shard, length_bytes) || !shard_evict_one(shard)) {
-            enum kvasir_status status = shard_evict_verdict(shard, value == NULL);
+        bool hopeless = shard_value_hopeless(shard, length_bytes);
+        if (hopeless || !shard_evict_one(shard)) {
+            enum kvasir_status status =
+                hopeless ? KVASIR_NO_MEMORY : shard_evict_verdict(shard, value == NULL);
             shard->denied_no_memory += status == KVASIR_NO_MEMORY;
             if (value != NULL) {
                 meta_give(&shard->meta, &value);

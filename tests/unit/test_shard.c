@@ -307,6 +307,10 @@ static void test_shard_flush_many_times_without_a_tick_never_brings_a_key_back(v
         }
         (void)fixture_set(fixture, "key", "value");
         shard_flush(fixture->shard, 0);
+        if (i > 65500 && i < 65600) {
+            /* Around here the epoch is again what it was when early was set. */
+            assert_int_equal(count_scan(fixture, 0), 0);
+        }
     }
     assert_false(fixture_has(fixture, "early"));
     assert_false(fixture_has(fixture, "key"));

@@ -191,6 +191,41 @@ static void test_shard_evict_says_again_while_other_shards_hold_pages(void **sta
     fixture_destroy(fixture);
 }
 
+static void test_shard_evict_does_not_ask_others_when_own_holds_decide(void **state)
+{
+    (void)state;
+    const struct fixture_options options = {.shard_count = 2};
+    struct fixture *fixture = fixture_create(&options);
+    fill_four(fixture);
+    assert_int_equal(pin(fixture, "a", VALUE_PIN_HARD, 1000), KVASIR_OK);
+    assert_int_equal(fixture_fill(fixture, "e", 2U << 20), KVASIR_NO_MEMORY);
+    assert_int_equal(fixture_stats(fixture).evicted, 0);
+    fixture_destroy(fixture);
+}
+
+static void test_shard_evict_finds_a_lone_flushed_value_without_a_policy(void **state)
+{
+    struct fixture *fixture = *state;
+    char key[32];
+    shard_set_policy(fixture->shard, NULL);
+    struct op op = fixture_op(OP_RESERVE, "lone");
+    op.database = 1;
+    op.hash = op_hash(1, op.key);
+    op.put.length_bytes = 2U << 20;
+    assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
+    op.kind = OP_COMMIT;
+    assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
+    for (uint32_t i = 0; i < 10000; i++) {
+        (void)snprintf(key, sizeof(key), "key-%08u", i);
+        assert_int_equal(fixture_set(fixture, key, ""), KVASIR_OK);
+    }
+    assert_int_equal(fixture_fill(fixture, "e", QUARTER_BYTES), KVASIR_NO_MEMORY);
+    shard_flush(fixture->shard, 1);
+    assert_int_equal(fixture_fill(fixture, "e", QUARTER_BYTES), KVASIR_OK);
+    assert_int_equal(fixture_stats(fixture).key_count, 10001);
+    shard_verify(fixture->shard);
+}
+
 static void test_shard_evict_may_take_the_value_that_is_overwritten(void **state)
 {
     struct fixture *fixture = *state;
@@ -222,6 +257,8 @@ int main(void)
         TEST(test_shard_evict_drains_what_was_flushed_first),
         TEST(test_shard_evict_for_metadata_as_well),
         cmocka_unit_test(test_shard_evict_says_again_while_other_shards_hold_pages),
+        cmocka_unit_test(test_shard_evict_does_not_ask_others_when_own_holds_decide),
+        TEST(test_shard_evict_finds_a_lone_flushed_value_without_a_policy),
         TEST(test_shard_evict_may_take_the_value_that_is_overwritten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
