@@ -12,6 +12,8 @@
 /* Ops that a request of one key may need: planning stops when fewer are left. */
 #define PLAN_OPS_MIN 4
 
+static const char ERROR_NO_ARGS[] = "out of memory for the arguments of this request";
+
 /* ---- parsing ---- */
 
 static struct reader_limits limits_of(const struct conn *conn)
@@ -62,7 +64,7 @@ static enum reader_result parse_one(struct conn *conn, struct batch *batch)
             request_reader_advance(&conn->reader, data, length, &limits, args, capacity, &consumed);
         if (result == READER_ARGS_FULL) {
             if (!keep_args(conn, args, conn->reader.args_wanted)) {
-                conn->reader.error = "out of memory for the arguments of this request";
+                conn->reader.error = ERROR_NO_ARGS;
                 return READER_ERROR;
             }
             continue;
@@ -73,8 +75,10 @@ static enum reader_result parse_one(struct conn *conn, struct batch *batch)
             } else {
                 conn->upload.payload_offset = consumed;
             }
-            if (conn->reader.arg_count > 0 && conn->args == NULL) {
-                (void)keep_args(conn, args, CONN_ARGS_INLINE);
+            if (conn->reader.arg_count > 0 && conn->args == NULL &&
+                !keep_args(conn, args, conn->reader.arg_count)) {
+                conn->reader.error = ERROR_NO_ARGS;
+                return READER_ERROR;
             }
         }
         if (result == READER_REQUEST) {
