@@ -14,6 +14,9 @@
 
 static const char ERROR_NO_ARGS[] = "out of memory for the arguments of this request";
 
+/* Room for arguments beyond those that have arrived: the one under way needs its place. */
+#define ARGS_AHEAD 4
+
 /* ---- parsing ---- */
 
 static struct reader_limits limits_of(const struct conn *conn)
@@ -76,7 +79,7 @@ static enum reader_result parse_one(struct conn *conn, struct batch *batch)
                 conn->upload.payload_offset = consumed;
             }
             if (conn->reader.arg_count > 0 && conn->args == NULL &&
-                !keep_args(conn, args, conn->reader.arg_count)) {
+                !keep_args(conn, args, conn->reader.arg_count + ARGS_AHEAD)) {
                 conn->reader.error = ERROR_NO_ARGS;
                 return READER_ERROR;
             }
@@ -103,7 +106,9 @@ static void admit(struct conn *conn, struct request *request)
         request->refusal = REFUSAL_NOAUTH;
     } else if (!command_arity_ok(request->command, request->arg_count)) {
         request->refusal = REFUSAL_ARITY;
-    } else if (handlers_find(request->command->id)->reply == NULL) {
+    } else if (handlers_find(request->command->id)->reply == NULL ||
+               ((request->command->flags & COMMAND_FLAG_CONTAINER) != 0 &&
+                request->arg_count > 1)) {
         request->refusal = REFUSAL_UNKNOWN_SUBCOMMAND;
     }
 }
