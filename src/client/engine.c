@@ -243,6 +243,17 @@ static void wait_for_sockets(struct kvasir_client *client, int64_t deadline_us)
     }
 }
 
+/* A link was lost while it sent, and items wait for it: the next round connects or refuses them. */
+static bool has_stranded_work(const struct kvasir_client *client)
+{
+    for (uint32_t i = 0; i < client->link_count; i++) {
+        if (client->links[i]->state == LINK_DOWN && pipeline_has_work(client->links[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void engine_turn(struct kvasir_client *client, int64_t deadline_us)
 {
     uint64_t done_before = client->done_count;
@@ -251,7 +262,7 @@ void engine_turn(struct kvasir_client *client, int64_t deadline_us)
         advance(client->links[i], now_us);
     }
     expire_requests(client, now_us);
-    if (client->done_count == done_before) {
+    if (client->done_count == done_before && !has_stranded_work(client)) {
         wait_for_sockets(client, deadline_us);
     }
 }

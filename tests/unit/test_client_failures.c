@@ -208,6 +208,38 @@ static void test_client_failures_unanswered_items_carry_the_reason(void **state)
     fake_stop(&fake);
 }
 
+/* The connection is lost while much is still to be sent: what was in flight fails, and what was queued
+ * goes over a new connection at once instead of waiting for its deadline. */
+static void test_client_failures_close_while_sending_does_not_strand_the_rest(void **state)
+{
+    (void)state;
+    struct fake fake = {0};
+    struct kvasir_client *client = connect_with(&fake, 10000);
+    enum {
+        ITEMS = 40,
+        LENGTH = 2000000
+    };
+    uint8_t *bytes = calloc(1, LENGTH);
+    assert_non_null(bytes);
+    struct kvasir_item items[ITEMS];
+    char keys[ITEMS][16];
+    for (int i = 0; i < ITEMS; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%s", i == 3 ? "!close" : "block");
+        items[i] = (struct kvasir_item){.key = keys[i],
+                                        .key_length_bytes = strlen(keys[i]),
+                                        .segment = {.iov_base = bytes, .iov_len = LENGTH}};
+    }
+    int64_t before_us = clock_mono_us();
+    assert_int_equal(kvasir_put_batch(client, items, ITEMS, NULL, 20000), KVASIR_CLOSED);
+    assert_true(clock_mono_us() - before_us < 10000000);
+    assert_int_equal(items[3].status, KVASIR_CLOSED);
+    assert_int_equal(items[ITEMS - 1].status, KVASIR_OK);
+    free(bytes);
+    kvasir_close(&client);
+    fake_stop(&fake);
+    assert_int_equal(fake.connections, 2);
+}
+
 /* A server that went away while the client was idle and came back is reached again by the very next
  * call. */
 static void test_client_failures_restarted_server_is_found_again(void **state)
@@ -289,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_client_failures_sudden_close_is_closed),
         cmocka_unit_test(test_client_failures_bytes_that_are_no_reply),
         cmocka_unit_test(test_client_failures_unanswered_items_carry_the_reason),
+        cmocka_unit_test(test_client_failures_close_while_sending_does_not_strand_the_rest),
         cmocka_unit_test(test_client_failures_restarted_server_is_found_again),
         cmocka_unit_test(test_client_failures_forked_child_may_not_use_it),
         cmocka_unit_test(test_client_failures_close_takes_requests_along),
