@@ -12,6 +12,7 @@
 #define BATCH_BYTES_MAX (64 * MEASURE_MIB)
 #define BATCH_ITEMS_MAX 64
 #define SMALL_KEYS      1024
+#define PATH_BYTES_MIN  (64 << 10) /* from here on the path asked for must serve */
 #define CALL_TIMEOUT_MS 30000
 #define RATE_SIZES_MIN  4096
 
@@ -142,10 +143,12 @@ static void call_get_batch(struct set *set, size_t index)
 
 /* ---- verification ------------------------------------------------------------------------------ */
 
+/* Short values travel within the commands also where memory is shared: the library decides. */
 static void verify_path(const struct set *set)
 {
     const char *served = kvasir_path_name(kvasir_path(set->client));
-    if (strcmp(served, set->setup->path) != 0) {
+    bool may_differ = set->size_bytes < PATH_BYTES_MIN && strcmp(set->setup->path, "shm") == 0;
+    if (!may_differ && strcmp(served, set->setup->path) != 0) {
         measure_die("%zu bytes went over %s and not over %s", set->size_bytes, served,
                     set->setup->path);
     }
