@@ -40,11 +40,10 @@ enum kvasir_status kvasir_put(struct kvasir_client *client, const void *key,
     if (data == NULL && length_bytes > 0) {
         return KVASIR_INVALID;
     }
-    /* A put only reads; struct iovec has no const form. */
     struct kvasir_item item = {
         .key = key,
         .key_length_bytes = key_length_bytes,
-        .segment = {.iov_base = (void *)(uintptr_t)data, .iov_len = length_bytes}};
+        .segment = {.iov_base = segment_base(data), .iov_len = length_bytes}};
     struct job_spec spec = {
         .call = JOB_PUT, .items = &item, .put = options, .timeout_ms = timeout_ms};
     return run_one(client, &spec);
@@ -185,7 +184,7 @@ enum kvasir_status kvasir_stat(struct kvasir_client *client, const void *key,
                                uint32_t timeout_ms)
 {
     struct kvasir_item item = {.key = key, .key_length_bytes = key_length_bytes};
-    struct kvasir_stat stat;
+    struct kvasir_stat stat = {0};
     struct job_spec spec = {
         .call = JOB_STAT, .items = &item, .timeout_ms = timeout_ms, .stats = &stat};
     enum kvasir_status status = run_one(client, &spec);

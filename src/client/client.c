@@ -102,13 +102,23 @@ static const char *refuse_options(const struct kvasir_options *options)
     return NULL;
 }
 
-static bool copy_text(const char **text_p)
+/* The options' texts belong to the caller, who may change them after connecting. */
+static bool own_texts(struct kvasir_client *client)
 {
-    if (*text_p == NULL) {
-        return true;
+    struct kvasir_options *options = &client->options;
+    const char **const texts[] = {&options->address, &options->user, &options->password,
+                                  &options->name};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        if (*texts[i] == NULL) {
+            continue;
+        }
+        client->texts[i] = strdup(*texts[i]);
+        if (client->texts[i] == NULL) {
+            return false;
+        }
+        *texts[i] = client->texts[i];
     }
-    *text_p = strdup(*text_p);
-    return *text_p != NULL;
+    return true;
 }
 
 /* ---- making and ending --------------------------------------------------------------------- */
@@ -118,10 +128,9 @@ static void destroy(struct kvasir_client *client)
     for (uint32_t i = 0; i < GREETING_REACTORS_MAX; i++) {
         link_destroy(&client->links[i]);
     }
-    free((void *)(uintptr_t)client->options.address);
-    free((void *)(uintptr_t)client->options.user);
-    free((void *)(uintptr_t)client->options.password);
-    free((void *)(uintptr_t)client->options.name);
+    for (size_t i = 0; i < ARRAY_COUNT(client->texts); i++) {
+        free(client->texts[i]);
+    }
     free(client->regions);
     client->magic = 0;
     free(client);
@@ -142,11 +151,7 @@ static struct kvasir_client *create(const struct kvasir_options *options)
     /* Jitter only: another value in every process and client is all it takes. */
     random_init(&client->random, (uint64_t)clock_mono_us() ^ (uint64_t)client->process << 40);
     client->regions = calloc(1, sizeof *client->regions);
-    bool address = copy_text(&client->options.address);
-    bool user = copy_text(&client->options.user);
-    bool password = copy_text(&client->options.password);
-    bool name = copy_text(&client->options.name);
-    if (client->regions == NULL || !address || !user || !password || !name) {
+    if (client->regions == NULL || !own_texts(client)) {
         destroy(client);
         return NULL;
     }

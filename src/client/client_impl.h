@@ -21,7 +21,8 @@
 struct kvasir_client {
     uint32_t magic;
     pid_t process;                 /* a forked child must not use its parent's connections */
-    struct kvasir_options options; /* texts are owned copies */
+    struct kvasir_options options; /* its texts are those below */
+    char *texts[4];                /* owned */
     struct endpoint shared;        /* any reactor answers there */
     struct link *links[GREETING_REACTORS_MAX]; /* owned */
     uint32_t link_count;

@@ -203,8 +203,8 @@ enum kvasir_status endpoint_finish(int fd)
 
 bool endpoint_is_same_host(int fd)
 {
-    struct sockaddr_storage here;
-    struct sockaddr_storage there;
+    struct sockaddr_storage here = {0};
+    struct sockaddr_storage there = {0};
     socklen_t here_bytes = sizeof here;
     socklen_t there_bytes = sizeof there;
     if (getsockname(fd, (struct sockaddr *)&here, &here_bytes) != 0 ||

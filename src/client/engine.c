@@ -194,6 +194,7 @@ static int64_t earliest_deadline(const struct kvasir_client *client, int64_t dea
 
 static short events_of(const struct link *link)
 {
+    static const short both = POLLIN | POLLOUT;
     if (link->state == LINK_CONNECTING) {
         return POLLOUT;
     }
@@ -201,7 +202,7 @@ static short events_of(const struct link *link)
     if (link->command_count == 0 && !sending) {
         return 0;
     }
-    return (short)(POLLIN | (sending ? POLLOUT : 0));
+    return sending ? both : POLLIN;
 }
 
 /* Rounds up, so that a deadline has passed when the wait for it is over. */

@@ -122,8 +122,7 @@ void outbox_add_slice(struct outbox *outbox, struct slice text)
     gathered(outbox, resp_encode_bulk_header(outbox->bytes + outbox->tail, text.length_bytes));
     struct outbox_entry *entry = entry_push(outbox);
     entry->length_bytes = text.length_bytes;
-    /* sendmsg only reads; struct iovec has no const form. */
-    entry->single.iov_base = (void *)(uintptr_t)text.data;
+    entry->single.iov_base = segment_base(text.data);
     entry->single.iov_len = text.length_bytes;
     segment_init(&entry->cursor, &entry->single, 1);
     outbox->pushed_bytes += text.length_bytes;

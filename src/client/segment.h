@@ -15,6 +15,16 @@ struct segment_cursor {
 
 void segment_init(struct segment_cursor *cursor, const struct iovec *segments,
                   uint32_t segment_count);
+/* struct iovec has no const form; this is how memory that is only read gets into one. */
+static inline void *segment_base(const void *bytes)
+{
+    union {
+        const void *in;
+        void *out;
+    } base = {.in = bytes};
+    return base.out;
+}
+
 size_t segment_total_bytes(const struct iovec *segments, uint32_t segment_count);
 
 /* Describes up to length_bytes from the position on in at most vector_max pieces without moving;

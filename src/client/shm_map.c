@@ -126,8 +126,7 @@ void shm_map_region_put(struct shm_map_region **region_p)
     check(region->user_count > 0);
     region->user_count--;
     if (region->user_count == 0) {
-        /* The mapping is ours to undo; only readers were given the const form. */
-        (void)munmap((void *)(uintptr_t)region->bytes, region->length_bytes);
+        (void)munmap(region->bytes, region->length_bytes);
         memset(region, 0, sizeof *region);
     }
 }

@@ -14,7 +14,7 @@
 
 /* A mapped payload region. */
 struct shm_map_region {
-    const uint8_t *bytes; /* owned mapping */
+    uint8_t *bytes; /* owned mapping, readable only */
     size_t length_bytes;
     dev_t device; /* with inode: which memory it is */
     ino_t inode;

@@ -43,7 +43,7 @@ bool view_add(struct kvasir_view *view, const uint8_t *bytes, size_t length_byte
         return false;
     }
     view->segments[view->segment_count] =
-        (struct iovec){.iov_base = (void *)(uintptr_t)bytes, .iov_len = length_bytes};
+        (struct iovec){.iov_base = segment_base(bytes), .iov_len = length_bytes};
     view->segment_count++;
     return true;
 }
