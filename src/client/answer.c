@@ -153,40 +153,46 @@ static void got_payload(struct link *link, struct link_command *command, uint64_
     job_answer(command->request, command->first, KVASIR_OK);
 }
 
-static enum kvasir_status take_get(struct link *link, struct link_command *command,
-                                   const struct reply_token *token)
+/* A value that the caller's pieces cannot hold, or that nobody waits for, is read past. */
+static void take_payload(struct link *link, struct link_command *command,
+                         const struct reply_token *token)
 {
-    struct kvasir_request *request = command->request;
     uint32_t count = 0;
     const struct iovec *segments = NULL;
     bool discard = true;
     uint64_t length = token->kind == REPLY_BULK ? token->text.length_bytes : token->count;
+    if (command->request != NULL) {
+        segments = job_segments(item_of(command), &count);
+        discard = job_payload_bytes(item_of(command)) < length;
+    }
+    struct segment_cursor cursor;
+    segment_init(&cursor, segments, count);
+    link->answer.length_bytes = length;
+    if (token->kind == REPLY_BULK_HEADER) {
+        link->sink = (struct link_sink){
+            .open = true, .discard = discard, .left_bytes = length, .cursor = cursor};
+        return;
+    }
+    if (!discard) {
+        segment_fill(&cursor, token->text.data, length);
+    }
+    if (command->request != NULL) {
+        got_payload(link, command, length);
+    }
+}
+
+static enum kvasir_status take_get(struct link *link, struct link_command *command,
+                                   const struct reply_token *token)
+{
     if (token->kind == REPLY_BULK || token->kind == REPLY_BULK_HEADER) {
-        if (request != NULL) {
-            segments = job_segments(item_of(command), &count);
-            discard = job_payload_bytes(item_of(command)) < length;
-        }
-        struct segment_cursor cursor;
-        segment_init(&cursor, segments, count);
-        link->answer.length_bytes = length;
-        if (token->kind == REPLY_BULK_HEADER) {
-            link->sink = (struct link_sink){
-                .open = true, .discard = discard, .left_bytes = length, .cursor = cursor};
-            return KVASIR_OK;
-        }
-        if (!discard) {
-            segment_fill(&cursor, token->text.data, length);
-        }
-        if (request != NULL) {
-            got_payload(link, command, length);
-        }
+        take_payload(link, command, token);
         return KVASIR_OK;
     }
     if (token->kind != REPLY_NULL) {
         return KVASIR_PROTOCOL;
     }
-    if (request != NULL) {
-        job_answer(request, command->first, KVASIR_NOT_FOUND);
+    if (command->request != NULL) {
+        job_answer(command->request, command->first, KVASIR_NOT_FOUND);
     }
     return KVASIR_OK;
 }

@@ -252,8 +252,10 @@ static enum kvasir_status spread(struct kvasir_client *client)
         return KVASIR_NO_MEMORY;
     }
     *greeting = *first->greeting;
-    uint32_t count = greeting->reactor_count < GREETING_REACTORS_MAX ? greeting->reactor_count
-                                                                     : GREETING_REACTORS_MAX;
+    uint32_t count = greeting->reactor_count;
+    if (count > GREETING_REACTORS_MAX) {
+        count = GREETING_REACTORS_MAX;
+    }
     uint32_t place = greeting->reactor < count ? greeting->reactor : 0;
     client->links[0] = NULL;
     client->links[place] = first;

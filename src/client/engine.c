@@ -194,7 +194,6 @@ static int64_t earliest_deadline(const struct kvasir_client *client, int64_t dea
 
 static short events_of(const struct link *link)
 {
-    static const short both = POLLIN | POLLOUT;
     if (link->state == LINK_CONNECTING) {
         return POLLOUT;
     }
@@ -202,7 +201,7 @@ static short events_of(const struct link *link)
     if (link->command_count == 0 && !sending) {
         return 0;
     }
-    return sending ? both : POLLIN;
+    return (short)(POLLIN | (sending ? POLLOUT : 0));
 }
 
 /* Rounds up, so that a deadline has passed when the wait for it is over. */
@@ -222,8 +221,8 @@ static void wait_for_sockets(struct kvasir_client *client, int64_t deadline_us)
     nfds_t count = 0;
     for (uint32_t i = 0; i < client->link_count; i++) {
         struct link *link = client->links[i];
-        short events = link->fd < 0 ? 0 : events_of(link);
-        if (events != 0) {
+        short events = events_of(link);
+        if (link->fd >= 0 && events != 0) {
             links[count] = link;
             polled[count] = (struct pollfd){.fd = link->fd, .events = events};
             count++;

@@ -122,9 +122,10 @@ void pipeline_release(struct link *link)
 {
     struct outbox *outbox = &link->outbox;
     while (link->release_count > 0 && link->command_count < LINK_COMMANDS_MAX) {
-        uint32_t count = link->release_count < PIPELINE_RELEASES_PER_COMMAND
-                             ? link->release_count
-                             : PIPELINE_RELEASES_PER_COMMAND;
+        uint32_t count = link->release_count;
+        if (count > PIPELINE_RELEASES_PER_COMMAND) {
+            count = PIPELINE_RELEASES_PER_COMMAND;
+        }
         if (!outbox_has_room(outbox, PIPELINE_SINGLE_BYTES + (size_t)count * 32, 1)) {
             return;
         }
@@ -296,7 +297,7 @@ static bool wants_lease(const struct link *link, const struct kvasir_request *re
         return false;
     }
     return request->call == JOB_VIEW ||
-           job_payload_bytes(&request->items[index]) >= PIPELINE_SHM_BYTES_MIN;
+           job_payload_bytes(&request->items[index]) >= PIPELINE_SHM_GET_BYTES_MIN;
 }
 
 /* How many of the queued items one command takes; 0: no room now. */
@@ -415,7 +416,7 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
     }
     size_t length = job_payload_bytes(&request->items[index]);
     bool by_shm =
-        work->mode != JOB_INLINE && link_has_shm(link) && length >= PIPELINE_SHM_BYTES_MIN;
+        work->mode != JOB_INLINE && link_has_shm(link) && length >= PIPELINE_SHM_PUT_BYTES_MIN;
     if (by_shm && length <= link->shm.staging_bytes) {
         return add_reserve(link, request, now_us);
     }
