@@ -12,6 +12,7 @@ if [ ! -x "$server" ] || [ ! -e "$build/libkvasir.so" ]; then
 fi
 scratch=$(mktemp -d) || exit 2
 server_pid=
+# shellcheck disable=SC2317 # called by the trap
 finish()
 {
     [ -n "$server_pid" ] && kill "$server_pid" && wait "$server_pid"
@@ -19,7 +20,14 @@ finish()
 }
 trap finish EXIT
 
-"${CC:-gcc}" -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -g -O1 -Isrc/include \
+# An instrumented library needs its runtime in the program.
+sanitize=()
+if grep -aq __asan_init "$build/libkvasir.so"; then
+    sanitize=(-fsanitize=address,undefined)
+elif grep -aq __tsan_init "$build/libkvasir.so"; then
+    sanitize=(-fsanitize=thread)
+fi
+"${CC:-gcc}" "${sanitize[@]}" -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -g -O1 -Isrc/include \
     tests/integration/client_live.c -L"$build" -Wl,-rpath,"$(realpath "$build")" -lkvasir -lcmocka \
     -o "$scratch/client_live" || exit 1
 CMOCKA_MESSAGE_OUTPUT=stdout timeout --kill-after=5 120 "$scratch/client_live" \
