@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 
+#include <errno.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t id, int64_t units_per_second)
@@ -15,6 +16,19 @@ static int64_t read_clock(clockid_t id, int64_t units_per_second)
 int64_t clock_mono_us(void)
 {
     return read_clock(CLOCK_MONOTONIC, 1000000);
+}
+
+int64_t clock_wall_us(void)
+{
+    return read_clock(CLOCK_REALTIME, 1000000);
+}
+
+void clock_sleep_us(int64_t duration_us)
+{
+    struct timespec left = {.tv_sec = duration_us / 1000000,
+                            .tv_nsec = duration_us % 1000000 * 1000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
 }
 
 struct moment clock_moment(void)

@@ -1,10 +1,11 @@
 #include "server/batch.h"
+#include "server/pin_mail.h"
 
 #include "base/check.h"
 #include "base/fault.h"
 #include "server/conn.h"
+#include "server/gather.h"
 #include "server/reactor.h"
-#include "server/task.h"
 
 #include <stdlib.h>
 
@@ -26,10 +27,10 @@ static struct batch *batch_new(struct reactor *reactor)
 {
     uint32_t shard_count = reactor->server->reactor_count;
     struct batch *batch = NULL;
-    if (reactor->batch_count >= BATCH_COUNT_MAX || fault_hit("server.batch")) {
+    if (reactor->batch_count >= reactor->server->batches_max || fault_hit("server.batch")) {
         return NULL;
     }
-    batch = malloc(sizeof(*batch) + shard_count * sizeof(batch->parts[0]));
+    batch = malloc(BATCH_BYTES(shard_count));
     if (batch == NULL) {
         return NULL;
     }
@@ -158,11 +159,11 @@ void batch_drop_results(struct reactor *reactor, struct batch *batch)
     for (uint32_t i = 0; i < batch->op_count; i++) {
         struct op *op = &batch->ops[i].op;
         if (op->value != NULL) {
-            reactor_release_pin(reactor, batch->ops[i].shard, op->value);
+            pin_mail_release(reactor, batch->ops[i].shard, op->value);
             op->value = NULL;
         }
         if (op->old != NULL) {
-            reactor_release_pin(reactor, batch->ops[i].shard, op->old);
+            pin_mail_release(reactor, batch->ops[i].shard, op->old);
             op->old = NULL;
         }
     }

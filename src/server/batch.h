@@ -23,9 +23,10 @@ struct reactor;
 #define BATCH_ARGS_MAX     1024
 /* A request is only begun when it may have this many arguments in the batch's own array. */
 #define BATCH_ARGS_MIN 16
-/* Batches a reactor makes at most: connections beyond wait their turn. */
-#define BATCH_COUNT_MAX 512
-#define BATCH_OP_NONE   UINT16_MAX
+/* Memory of one batch, for the shares of maxmemory: connections beyond the reactor's number of batches
+ * wait their turn. */
+#define BATCH_BYTES(shard_count) (sizeof(struct batch) + (shard_count) * sizeof(struct batch_part))
+#define BATCH_OP_NONE            UINT16_MAX
 
 /* Why a request is refused before it runs; the text is made when it is its turn to be answered. */
 enum request_refusal {

@@ -1,7 +1,7 @@
 #include "server/cmd_client.h"
 
+#include "server/gather.h"
 #include "server/reply.h"
-#include "server/task.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void keep_text(char *to, struct slice text)
     to[length] = '\0';
 }
 
-bool conn_set_name(struct conn *conn, struct slice name)
+bool cmd_client_set_name(struct conn *conn, struct slice name)
 {
     if (!name_allowed(name)) {
         reply_error(conn,
@@ -61,7 +61,7 @@ void cmd_client_reply_getname(struct conn *conn, struct request *request)
 
 void cmd_client_reply_setname(struct conn *conn, struct request *request)
 {
-    if (conn_set_name(conn, request->args[2])) {
+    if (cmd_client_set_name(conn, request->args[2])) {
         reply_ok(conn);
     }
 }
@@ -150,13 +150,13 @@ static void list_run(struct reactor *reactor, struct gather *gather, uint32_t in
         const struct conn *conn = list_entry(cursor, struct conn, link);
         char line[LINE_BYTES_MAX];
         if (filter_matches(&filter, conn) &&
-            !task_answer_add(&gather->answers[index], line, describe(conn, line, sizeof(line)))) {
+            !gather_answer_add(&gather->answers[index], line, describe(conn, line, sizeof(line)))) {
             return;
         }
     }
 }
 
-static void begin(struct conn *conn, struct request *request, task_run_fn *run,
+static void begin(struct conn *conn, struct request *request, gather_run_fn *run,
                   const struct client_filter *filter)
 {
     struct gather *gather = gather_create(conn->reactor, run, NULL);
@@ -207,10 +207,10 @@ void cmd_client_plan_list(struct conn *conn, struct request *request)
 void cmd_client_reply_list(struct conn *conn, struct request *request)
 {
     struct gather *gather = request->gather;
-    struct task_answer all = {0};
+    struct gather_answer all = {0};
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        const struct task_answer *answer = &gather->answers[i];
-        if (!task_answer_add(&all, answer->text, answer->text_bytes)) {
+        const struct gather_answer *answer = &gather->answers[i];
+        if (!gather_answer_add(&all, answer->text, answer->text_bytes)) {
             gather->failed = true;
         }
     }
@@ -219,7 +219,7 @@ void cmd_client_reply_list(struct conn *conn, struct request *request)
     } else {
         reply_verbatim(conn, slice_of(all.text, all.text_bytes));
     }
-    task_answer_free(&all);
+    gather_answer_free(&all);
     gather_destroy(&request->gather);
 }
 

@@ -3,6 +3,9 @@
 
 #include "server/handlers.h"
 
+/* Names the connection; false: the error reply is written. Shared with HELLO. */
+bool cmd_client_set_name(struct conn *conn, struct slice name);
+
 handler_plan_fn cmd_client_plan_list, cmd_client_plan_kill;
 handler_reply_fn cmd_client_reply_id, cmd_client_reply_getname, cmd_client_reply_setname,
     cmd_client_reply_setinfo, cmd_client_reply_list, cmd_client_reply_info, cmd_client_reply_kill,

@@ -1,5 +1,6 @@
 #include "server/cmd_connection.h"
 
+#include "server/cmd_client.h"
 #include "server/reply.h"
 
 #include <string.h>
@@ -178,7 +179,7 @@ void cmd_connection_reply_hello(struct conn *conn, struct request *request)
                     "time");
         return;
     }
-    if (hello.named && !conn_set_name(conn, hello.name)) {
+    if (hello.named && !cmd_client_set_name(conn, hello.name)) {
         return;
     }
     if (hello.version != 0) {

@@ -2,8 +2,8 @@
 
 #include "base/glob.h"
 #include "base/number.h"
+#include "server/gather.h"
 #include "server/reply.h"
-#include "server/task.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@
 static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer; use SCAN";
 
 /* Begins a gather for the request; refuses it when there is no memory. */
-static struct gather *begin(struct conn *conn, struct request *request, task_run_fn *run)
+static struct gather *begin(struct conn *conn, struct request *request, gather_run_fn *run)
 {
     struct gather *gather = gather_create(conn->reactor, run, NULL);
     if (gather == NULL) {
@@ -107,7 +107,7 @@ void cmd_keyspace_reply_flush(struct conn *conn, struct request *request)
 /* ---- lists of keys: in an answer each is its length (4 bytes) and its bytes ---- */
 
 struct key_filter {
-    struct task_answer *answer;
+    struct gather_answer *answer;
     struct slice pattern; /* length 0: every key */
     bool full;            /* the answer takes no more */
 };
@@ -121,12 +121,12 @@ static void collect_key(void *argument, struct slice key, const struct value *va
         (filter->pattern.length_bytes > 0 && !glob_match(filter->pattern, key, false))) {
         return;
     }
-    filter->full = !task_answer_add(filter->answer, &length, sizeof(length)) ||
-                   !task_answer_add(filter->answer, key.data, length);
+    filter->full = !gather_answer_add(filter->answer, &length, sizeof(length)) ||
+                   !gather_answer_add(filter->answer, key.data, length);
     filter->answer->number++;
 }
 
-static void reply_collected(struct conn *conn, const struct task_answer *answer)
+static void reply_collected(struct conn *conn, const struct gather_answer *answer)
 {
     size_t offset = 0;
     while (offset < answer->text_bytes) {
@@ -197,7 +197,7 @@ void cmd_keyspace_reply_keys(struct conn *conn, struct request *request)
 
 static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
-    struct task_answer *answer = &gather->answers[index];
+    struct gather_answer *answer = &gather->answers[index];
     struct key_filter filter = {.answer = answer,
                                 .pattern = slice_of(gather->argument, gather->argument_bytes)};
     uint64_t wanted = gather->flags;
@@ -296,14 +296,14 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
 
 static void randomkey_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
-    struct task_answer *answer = &gather->answers[index];
+    struct gather_answer *answer = &gather->answers[index];
     struct shard_database database;
     struct slice key;
     shard_database(reactor->shard, (uint8_t)gather->number, &reactor->now, &database);
     if (shard_random_key(reactor->shard, (uint8_t)gather->number, random_u64(&reactor->random),
                          &reactor->now, &key)) {
         answer->number = (int64_t)(database.key_count > 0 ? database.key_count : 1);
-        (void)task_answer_add(answer, key.data, key.length_bytes);
+        (void)gather_answer_add(answer, key.data, key.length_bytes);
     }
 }
 
@@ -329,7 +329,7 @@ void cmd_keyspace_reply_randomkey(struct conn *conn, struct request *request)
     }
     pick = (int64_t)random_below(&conn->reactor->random, (uint64_t)total);
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        const struct task_answer *answer = &gather->answers[i];
+        const struct gather_answer *answer = &gather->answers[i];
         if (pick < answer->number) {
             reply_bulk(conn, slice_of(answer->text, answer->text_bytes));
             break;

@@ -1,16 +1,16 @@
 #include "server/cmd_server.h"
 
+#include "base/clock.h"
 #include "base/glob.h"
+#include "base/number.h"
+#include "server/gather.h"
 #include "server/info.h"
 #include "server/reply.h"
-#include "server/task.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
@@ -35,13 +35,13 @@ void cmd_server_plan_facts(struct conn *conn, struct request *request)
 
 void cmd_server_reply_info(struct conn *conn, struct request *request)
 {
-    struct task_answer text = {0};
+    struct gather_answer text = {0};
     if (info_text(conn, request->gather, request->args + 1, request->arg_count - 1, &text)) {
         reply_verbatim(conn, slice_of(text.text, text.text_bytes));
     } else {
         reply_error(conn, ERROR_NO_MEMORY);
     }
-    task_answer_free(&text);
+    gather_answer_free(&text);
     gather_destroy(&request->gather);
 }
 
@@ -257,15 +257,12 @@ void cmd_server_reply_config_help(struct conn *conn, struct request *request)
 
 void cmd_server_reply_time(struct conn *conn, struct request *request)
 {
-    struct timespec now;
+    int64_t now_us = clock_wall_us();
     char text[24];
     (void)request;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
     reply_array(conn, 2);
-    (void)snprintf(text, sizeof(text), "%lld", (long long)now.tv_sec);
-    reply_text(conn, text);
-    (void)snprintf(text, sizeof(text), "%ld", now.tv_nsec / 1000);
-    reply_text(conn, text);
+    reply_bulk(conn, slice_of(text, number_from_i64(text, now_us / 1000000)));
+    reply_bulk(conn, slice_of(text, number_from_i64(text, now_us % 1000000)));
 }
 
 void cmd_server_reply_role(struct conn *conn, struct request *request)
@@ -348,9 +345,6 @@ void cmd_server_plan_debug_sleep(struct conn *conn, struct request *request)
 
 void cmd_server_reply_debug_sleep(struct conn *conn, struct request *request)
 {
-    struct timespec left = {.tv_sec = request->number / 1000000,
-                            .tv_nsec = request->number % 1000000 * 1000};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
+    clock_sleep_us(request->number);
     reply_ok(conn);
 }

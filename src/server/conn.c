@@ -1,4 +1,5 @@
 #include "server/conn.h"
+#include "server/pin_mail.h"
 
 #include "base/check.h"
 #include "server/conn_end.h"
@@ -120,7 +121,7 @@ static void send_output(struct conn *conn)
         return;
     }
     status = output_flush(&conn->output, conn->descriptor, SEND_BUDGET_BYTES,
-                          reactor_release_output, reactor, &sent);
+                          pin_mail_release_output, reactor, &sent);
     metric_add(&reactor->metrics.bytes_out, sent);
     conn->bytes_out += sent;
     if (status == KVASIR_CLOSED) {

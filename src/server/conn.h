@@ -81,8 +81,6 @@ struct conn {
     char library_version[CONN_NAME_BYTES];
 };
 
-/* CLIENT SETNAME and its kin; false: the error reply is written. */
-bool conn_set_name(struct conn *conn, struct slice name);
 /* Takes over an accepted socket (closes it when there is no memory). */
 void conn_accept(struct reactor *reactor, int descriptor);
 /* Goes on as far as it can. */

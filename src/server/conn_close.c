@@ -1,8 +1,9 @@
 #include "server/conn.h"
+#include "server/pin_mail.h"
 
 #include "base/check.h"
+#include "server/gather.h"
 #include "server/shm.h"
-#include "server/task.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ void conn_kill(struct conn *conn)
     loop_unwatch(&conn->watch);
     (void)close(conn->descriptor);
     conn->descriptor = -1;
-    output_fini(&conn->output, reactor_release_output, reactor);
+    output_fini(&conn->output, pin_mail_release_output, reactor);
     list_remove(&conn->link);
     list_push_back(&reactor->dead, &conn->dead_link);
     reactor->conn_count--;

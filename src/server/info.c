@@ -40,7 +40,7 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
         facts.databases[i].expiring = database.expiring_count;
         facts.databases[i].mean_ttl_ms = database.mean_ttl_ms;
     }
-    (void)task_answer_add(&gather->answers[index], &facts, sizeof(facts));
+    (void)gather_answer_add(&gather->answers[index], &facts, sizeof(facts));
 }
 
 /* ---- sums ---- */
@@ -125,7 +125,7 @@ static uint64_t resident_bytes(void)
 struct writer {
     struct conn *conn;
     const struct totals *totals;
-    struct task_answer *text;
+    struct gather_answer *text;
     bool failed;
 };
 
@@ -145,7 +145,7 @@ static void line(struct writer *writer, const char *format, ...)
         length = (int)sizeof(text) - 3;
     }
     memcpy(text + length, "\r\n", 2);
-    writer->failed = !task_answer_add(writer->text, text, (size_t)length + 2) || writer->failed;
+    writer->failed = !gather_answer_add(writer->text, text, (size_t)length + 2) || writer->failed;
 }
 
 static void number(struct writer *writer, const char *name, uint64_t value)
@@ -372,7 +372,7 @@ static bool wanted(const char *title, const struct slice *sections, uint32_t cou
 }
 
 bool info_text(struct conn *conn, const struct gather *gather, const struct slice *sections,
-               uint32_t section_count, struct task_answer *text)
+               uint32_t section_count, struct gather_answer *text)
 {
     struct totals totals;
     struct writer writer = {.conn = conn, .totals = &totals, .text = text};
@@ -383,7 +383,7 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
             continue;
         }
         if (!first) {
-            writer.failed = !task_answer_add(text, "\r\n", 2) || writer.failed;
+            writer.failed = !gather_answer_add(text, "\r\n", 2) || writer.failed;
         }
         first = false;
         line(&writer, "# %s", SECTIONS[i].title);

@@ -4,7 +4,7 @@
  * gather brought. */
 
 #include "base/slice.h"
-#include "server/task.h"
+#include "server/gather.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,12 +24,12 @@ struct info_facts {
     } databases[INFO_DATABASES_MAX];
 };
 
-task_run_fn info_run;
+gather_run_fn info_run;
 
 /* Sections wanted: names as in INFO; none or "default", "all", "everything" is every section. The
  * caller frees the answer. False: no memory. */
 bool info_text(struct conn *conn, const struct gather *gather, const struct slice *sections,
-               uint32_t section_count, struct task_answer *text);
+               uint32_t section_count, struct gather_answer *text);
 
 /* Memory that is in use now by payload, metadata and buffers, of all reactors. */
 uint64_t info_used_bytes(struct conn *conn, const struct gather *gather);

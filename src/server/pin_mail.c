@@ -28,7 +28,7 @@ static void pin_mail_send(struct reactor *reactor, uint32_t shard)
     mailbox_send(reactor->server->mailbox, reactor->index, shard, &pins->mail);
 }
 
-void reactor_release_pin(struct reactor *reactor, uint32_t shard, struct value *value)
+void pin_mail_release(struct reactor *reactor, uint32_t shard, struct value *value)
 {
     struct pin_mail *pins;
     if (shard == reactor->index) {
@@ -45,9 +45,9 @@ void reactor_release_pin(struct reactor *reactor, uint32_t shard, struct value *
     }
 }
 
-void reactor_release_output(void *reactor, uint32_t shard, void *value)
+void pin_mail_release_output(void *reactor, uint32_t shard, void *value)
 {
-    reactor_release_pin(reactor, shard, value);
+    pin_mail_release(reactor, shard, value);
 }
 
 void pin_mail_flush(struct reactor *reactor)

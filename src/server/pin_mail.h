@@ -19,6 +19,10 @@ struct pin_mail {
     struct value *values[PIN_MAIL_COUNT];
 };
 
+/* Gives back a pin on a value of any shard, at the latest at the end of the turn. */
+void pin_mail_release(struct reactor *reactor, uint32_t shard, struct value *value);
+/* The same, in the form that output wants. */
+void pin_mail_release_output(void *reactor, uint32_t shard, void *value);
 /* Sends what was collected during this turn. */
 void pin_mail_flush(struct reactor *reactor);
 void pin_mail_execute(struct reactor *reactor, struct pin_mail *pins);

@@ -19,6 +19,8 @@
 #define TICK_MS 10
 /* Steps of the shard's background work in one turn. */
 #define TICK_BUDGET 256
+/* More than one such round when there is much to do, but no longer than this. */
+#define TICK_US_MAX 1000
 /* Connections are looked at for timeouts once in so many ticks. */
 #define CONN_TICKS 10
 /* Accepted in one turn, so that those who are served already do not wait long. */
@@ -138,7 +140,9 @@ static void on_tick(void *argument)
 {
     struct reactor *reactor = argument;
     reactor->now = clock_moment();
-    (void)shard_tick(reactor->shard, &reactor->now, TICK_BUDGET);
+    while (shard_tick(reactor->shard, &reactor->now, TICK_BUDGET) &&
+           clock_mono_us() - reactor->now.mono_us < TICK_US_MAX) {
+    }
     reactor->ticks++;
     if (reactor->ticks % CONN_TICKS == 0) {
         tick_conns(reactor);
@@ -262,7 +266,7 @@ void *reactor_main(void *argument)
         turn(reactor);
         if (reactor->draining && list_empty(&reactor->runnable)) {
             /* Draining polls: what it waits for need not make an event. */
-            (void)usleep(200);
+            clock_sleep_us(200);
         }
     }
     return NULL;

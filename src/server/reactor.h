@@ -44,7 +44,7 @@ enum reactor_mail {
     MAIL_OPS_DONE,  /* the same, executed */
     MAIL_PINS,      /* struct pin_mail: give these pins back */
     MAIL_PINS_DONE, /* the same, emptied */
-    MAIL_TASK,      /* struct task: run it */
+    MAIL_TASK,      /* struct gather_task: run it */
     MAIL_TASK_DONE,
 };
 
@@ -119,10 +119,5 @@ uint32_t reactor_of_key(const struct reactor *reactor, struct slice key);
 /* CONFIG RESETSTAT: counters to zero, but for what counts what there is now. */
 void reactor_reset_metrics(struct reactor *reactor);
 
-/* Gives back a pin on a value of any shard, at the latest at the end of the turn. */
-void reactor_release_pin(struct reactor *reactor, uint32_t shard, struct value *value);
-/* The same, in the form that output wants. */
-void reactor_release_output(void *reactor, uint32_t shard, void *value);
-
-/* Mail that came for this reactor (mail.c). */
+/* Mail that came for this reactor (reactor_mail.c). */
 void reactor_receive(struct reactor *reactor);

@@ -1,4 +1,5 @@
 #include "server/reply.h"
+#include "server/pin_mail.h"
 
 #include "base/check.h"
 #include "base/copy.h"
@@ -207,7 +208,7 @@ void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_
 {
     struct layout_cursor cursor;
     if (conn->muted) {
-        reactor_release_pin(conn->reactor, shard, value);
+        pin_mail_release(conn->reactor, shard, value);
         return;
     }
     layout_cursor_init(&cursor, conn->reactor->server->payload, &value->layout,
@@ -216,12 +217,12 @@ void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_
     if (length_bytes <= COPY_BYTES_MAX) {
         reply_value_copied(conn, &cursor, length_bytes);
         metric_add(&conn->reactor->metrics.copied_bytes, length_bytes);
-        reactor_release_pin(conn->reactor, shard, value);
+        pin_mail_release(conn->reactor, shard, value);
         return;
     }
     REPLY_HEADER(conn, resp_encode_bulk_header(to, length_bytes));
     if (!output_value(&conn->output, &cursor, length_bytes, shard, value)) {
-        reactor_release_pin(conn->reactor, shard, value);
+        pin_mail_release(conn->reactor, shard, value);
     }
     add_text(conn, CRLF);
 }

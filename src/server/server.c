@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "net/chunk.h"
 #include "net/listener.h"
+#include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
 
@@ -22,6 +23,10 @@
 /* Automatic shares of maxmemory. */
 #define SHARE_DIVISOR    16
 #define BUFFER_BYTES_MIN (16ULL << 20)
+/* Tables of payload pages take at most this part of the payload (pages_bookkeeping_bytes). */
+#define PAYLOAD_TABLE_DIVISOR 128
+/* A reactor with fewer batches would serve hardly anybody at a time. */
+#define BATCHES_MIN 16
 /* Descriptors the process needs besides one per client. */
 #define DESCRIPTORS_OWN 128
 /* Closing waits for nothing but other reactors' turns. */
@@ -55,66 +60,95 @@ static void show_progress(void *argument, size_t done_bytes, size_t total_bytes)
 }
 
 struct shares {
-    uint64_t payload_bytes;
     uint64_t metadata_bytes;
     uint64_t buffer_bytes;
 };
 
-static bool divide_memory(const struct settings *settings, struct shares *shares, char *error,
-                          size_t error_capacity)
+static bool no_room(const struct server *server, const struct shares *shares, char *error,
+                    size_t error_capacity)
 {
-    uint64_t total = settings->maxmemory;
-    uint64_t metadata =
-        settings->metadata_memory != 0 ? settings->metadata_memory : total / SHARE_DIVISOR;
-    uint64_t buffers =
-        settings->buffer_memory != 0 ? settings->buffer_memory : total / SHARE_DIVISOR;
-    buffers = buffers < BUFFER_BYTES_MIN ? BUFFER_BYTES_MIN : buffers;
-    shares->metadata_bytes = round_down(metadata, SERVER_PAYLOAD_PAGE_BYTES);
-    shares->buffer_bytes = buffers;
-    if (shares->metadata_bytes == 0 ||
-        shares->metadata_bytes + buffers + SERVER_PAYLOAD_PAGE_BYTES > total) {
-        (void)snprintf(error, error_capacity,
-                       "maxmemory %llu leaves no room for payload beside metadata-memory %llu and "
-                       "buffer-memory %llu (at least 2 MiB and 16 MiB): raise maxmemory",
-                       (unsigned long long)total, (unsigned long long)metadata,
-                       (unsigned long long)buffers);
-        return false;
-    }
-    shares->payload_bytes =
-        round_down(total - shares->metadata_bytes - buffers, SERVER_PAYLOAD_PAGE_BYTES);
-    return true;
+    (void)snprintf(error, error_capacity,
+                   "maxmemory %llu leaves no room for payload beside metadata-memory %llu and "
+                   "buffer-memory %llu (at least 2 MiB and 16 MiB): raise maxmemory",
+                   (unsigned long long)server->settings.maxmemory,
+                   (unsigned long long)shares->metadata_bytes,
+                   (unsigned long long)shares->buffer_bytes);
+    return false;
 }
 
-static bool make_memory(struct server *server, char *error, size_t error_capacity)
+static struct shares divide_memory(const struct settings *settings)
 {
-    const struct settings *settings = &server->settings;
-    struct shares shares;
-    if (!divide_memory(settings, &shares, error, error_capacity)) {
+    uint64_t share = settings->maxmemory / SHARE_DIVISOR;
+    uint64_t metadata = settings->metadata_memory != 0 ? settings->metadata_memory : share;
+    uint64_t buffers = settings->buffer_memory != 0 ? settings->buffer_memory : share;
+    metadata = round_down(metadata, SERVER_PAYLOAD_PAGE_BYTES);
+    return (struct shares){
+        .metadata_bytes = metadata > 0 ? metadata : SERVER_PAYLOAD_PAGE_BYTES,
+        .buffer_bytes = buffers < BUFFER_BYTES_MIN ? BUFFER_BYTES_MIN : buffers,
+    };
+}
+
+/* What connections may hold: a quarter for requests being served, the rest for bytes in and out. */
+static void divide_buffers(struct server *server, uint64_t buffer_bytes)
+{
+    uint64_t each = buffer_bytes / server->reactor_count;
+    uint64_t batches = each / 4 / BATCH_BYTES(server->reactor_count);
+    server->batches_max = batches < BATCHES_MIN ? BATCHES_MIN : batches;
+    server->buffer_chunks_max = each / 4 * 3 / sizeof(struct chunk);
+}
+
+static bool make_metadata(struct server *server, const struct shares *shares, char *error,
+                          size_t error_capacity)
+{
+    struct region_config config = {.name = "kvasir-metadata",
+                                   .size_bytes = shares->metadata_bytes,
+                                   .huge_try = server->settings.huge_pages};
+    if (region_create(&config, error, error_capacity, &server->metadata_region) != KVASIR_OK) {
         return false;
     }
-    struct region_config payload = {.name = "kvasir-payload",
-                                    .size_bytes = shares.payload_bytes,
-                                    .shared = true,
-                                    .huge_try = settings->huge_pages,
-                                    .populate = settings->populate,
-                                    .progress = show_progress};
-    struct region_config metadata = {.name = "kvasir-metadata",
-                                     .size_bytes = shares.metadata_bytes,
-                                     .huge_try = settings->huge_pages};
-    if (region_create(&payload, error, error_capacity, &server->payload_region) != KVASIR_OK ||
-        region_create(&metadata, error, error_capacity, &server->metadata_region) != KVASIR_OK) {
+    server->metadata = pages_create(server->metadata_region, SERVER_METADATA_PAGE_BYTES,
+                                    SERVER_METADATA_UNIT_BYTES);
+    (void)snprintf(error, error_capacity, "out of memory for the tables of metadata pages");
+    return server->metadata != NULL;
+}
+
+static bool make_payload(struct server *server, uint64_t size_bytes, char *error,
+                         size_t error_capacity)
+{
+    struct region_config config = {.name = "kvasir-payload",
+                                   .size_bytes = size_bytes,
+                                   .shared = true,
+                                   .huge_try = server->settings.huge_pages,
+                                   .populate = server->settings.populate,
+                                   .progress = show_progress};
+    if (region_create(&config, error, error_capacity, &server->payload_region) != KVASIR_OK) {
         return false;
     }
     server->payload =
         pages_create(server->payload_region, SERVER_PAYLOAD_PAGE_BYTES, SERVER_PAYLOAD_UNIT_BYTES);
-    server->metadata = pages_create(server->metadata_region, SERVER_METADATA_PAGE_BYTES,
-                                    SERVER_METADATA_UNIT_BYTES);
-    if (server->payload == NULL || server->metadata == NULL) {
-        (void)snprintf(error, error_capacity, "out of memory for the page tables");
+    (void)snprintf(error, error_capacity, "out of memory for the tables of payload pages");
+    return server->payload != NULL;
+}
+
+/* Payload gets what is left of maxmemory, the tables of both pools counted. */
+static bool make_memory(struct server *server, char *error, size_t error_capacity)
+{
+    struct shares shares = divide_memory(&server->settings);
+    uint64_t total = server->settings.maxmemory;
+    uint64_t taken;
+    if (!make_metadata(server, &shares, error, error_capacity)) {
         return false;
     }
-    server->buffer_chunks_max = shares.buffer_bytes / sizeof(struct chunk) / server->reactor_count;
-    return true;
+    divide_buffers(server, shares.buffer_bytes);
+    taken = shares.metadata_bytes + pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes;
+    if (total < taken + 2 * SERVER_PAYLOAD_PAGE_BYTES) {
+        return no_room(server, &shares, error, error_capacity);
+    }
+    return make_payload(
+        server,
+        round_down((total - taken) / PAYLOAD_TABLE_DIVISOR * (PAYLOAD_TABLE_DIVISOR - 1),
+                   SERVER_PAYLOAD_PAGE_BYTES),
+        error, error_capacity);
 }
 
 /* Descriptors for maxclients: the soft limit is raised as far as the hard one allows. */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define SERVER_VERSION "0.1.0"
+#define SERVER_VERSION KVASIR_VERSION
 /* What INFO and HELLO tell clients that ask for Redis's version: they choose commands by it. */
 #define SERVER_REDIS_VERSION       "7.0.15"
 #define SERVER_PAYLOAD_PAGE_BYTES  (2U << 20)
@@ -38,6 +38,7 @@ struct server {
     int64_t start_wall_ms;
     int64_t start_mono_us;
     uint64_t buffer_chunks_max; /* per reactor */
+    uint64_t batches_max;       /* per reactor */
     uint16_t port;              /* as bound */
 };
 

@@ -1,4 +1,5 @@
 #include "server/upload.h"
+#include "server/pin_mail.h"
 
 #include "base/check.h"
 #include "base/copy.h"
@@ -207,7 +208,7 @@ struct value *upload_take(struct conn *conn)
 void upload_abandon(struct conn *conn)
 {
     if (conn->upload.value != NULL) {
-        reactor_release_pin(conn->reactor, conn->upload.shard, conn->upload.value);
+        pin_mail_release(conn->reactor, conn->upload.shard, conn->upload.value);
         conn->upload.value = NULL;
     }
     conn->upload.state = UPLOAD_NONE;

@@ -100,8 +100,8 @@ struct kvasir_item {
 
 /* Options of a put; all zero is the default. */
 struct kvasir_put_options {
-    bool only_if_absent;           /* an existing key answers KVASIR_EXISTS and stays as it is */
-    bool checksum;                 /* send XXH3-64 of the payload; the server verifies and keeps it */
+    bool only_if_absent; /* an existing key answers KVASIR_EXISTS and stays as it is */
+    bool checksum;       /* send XXH3-64 of the payload; the server verifies and keeps it */
     enum kvasir_class value_class; /* of every value of the call */
     uint64_t ttl_ms;               /* 0: never expires */
     const void *parent;            /* key of the block before the first item; the item before is
@@ -120,9 +120,8 @@ struct kvasir_put_options {
 /* Stores buffers under keys. Item status: KVASIR_OK; KVASIR_EXISTS; KVASIR_NO_MEMORY,
  * KVASIR_TOO_LARGE, KVASIR_CORRUPT, KVASIR_INVALID and the connection's failures. */
 KVASIR_API KVASIR_MUST_USE enum kvasir_status
-kvasir_put(struct kvasir_client *client, const void *key, size_t key_length_bytes,
-           const void *data, size_t length_bytes, const struct kvasir_put_options *options,
-           uint32_t timeout_ms);
+kvasir_put(struct kvasir_client *client, const void *key, size_t key_length_bytes, const void *data,
+           size_t length_bytes, const struct kvasir_put_options *options, uint32_t timeout_ms);
 KVASIR_API KVASIR_MUST_USE enum kvasir_status
 kvasir_put_batch(struct kvasir_client *client, struct kvasir_item *items, size_t item_count,
                  const struct kvasir_put_options *options, uint32_t timeout_ms);
@@ -158,9 +157,10 @@ KVASIR_API int64_t kvasir_view_deadline_us(const struct kvasir_view *view);
 KVASIR_API void kvasir_view_release(struct kvasir_view **view_p);
 
 /* KVASIR_OK (present), KVASIR_NOT_FOUND. */
-KVASIR_API KVASIR_MUST_USE enum kvasir_status
-kvasir_exists(struct kvasir_client *client, const void *key, size_t key_length_bytes,
-              uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_exists(struct kvasir_client *client,
+                                                            const void *key,
+                                                            size_t key_length_bytes,
+                                                            uint32_t timeout_ms);
 KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_exists_batch(struct kvasir_client *client,
                                                                   struct kvasir_item *items,
                                                                   size_t item_count,
@@ -174,24 +174,25 @@ kvasir_match(struct kvasir_client *client, struct kvasir_item *items, size_t ite
              uint32_t pin_ms, size_t *match_count_p, uint32_t timeout_ms);
 
 /* KVASIR_OK (was there), KVASIR_NOT_FOUND. */
-KVASIR_API KVASIR_MUST_USE enum kvasir_status
-kvasir_delete(struct kvasir_client *client, const void *key, size_t key_length_bytes,
-              uint32_t timeout_ms);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_delete(struct kvasir_client *client,
+                                                            const void *key,
+                                                            size_t key_length_bytes,
+                                                            uint32_t timeout_ms);
 KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_delete_batch(struct kvasir_client *client,
                                                                   struct kvasir_item *items,
                                                                   size_t item_count,
                                                                   uint32_t timeout_ms);
 
 struct kvasir_stat {
-    size_t length_bytes;  /* raw */
-    size_t stored_bytes;  /* as stored, after the codec */
-    uint64_t checksum;    /* XXH3-64 of the raw bytes; valid if checksum_valid */
+    size_t length_bytes; /* raw */
+    size_t stored_bytes; /* as stored, after the codec */
+    uint64_t checksum;   /* XXH3-64 of the raw bytes; valid if checksum_valid */
     bool checksum_valid;
     enum kvasir_class value_class;
-    int64_t ttl_ms;       /* left to live; -1: never expires */
-    int64_t pin_ms;       /* left of the longest pin; 0: none */
+    int64_t ttl_ms; /* left to live; -1: never expires */
+    int64_t pin_ms; /* left of the longest pin; 0: none */
     uint64_t hit_count;
-    uint64_t generation;  /* grows at every overwrite of the key */
+    uint64_t generation; /* grows at every overwrite of the key */
     uint32_t lease_count;
     char codec[16];
     char tier[16];
@@ -234,9 +235,8 @@ kvasir_submit(struct kvasir_client *client, enum kvasir_call call, struct kvasir
 /* Moves what can be moved, waiting up to timeout_ms (0: not at all; negative: until the earliest
  * deadline) for something to be done. KVASIR_OK and one finished request, or KVASIR_AGAIN when none
  * is finished, or KVASIR_NOT_FOUND when none is in flight. */
-KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_poll(struct kvasir_client *client,
-                                                          int timeout_ms,
-                                                          struct kvasir_request **request_p);
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_poll(struct kvasir_client *client, int timeout_ms, struct kvasir_request **request_p);
 /* The batch's status, as the synchronous form would have returned it. */
 KVASIR_API enum kvasir_status kvasir_request_status(const struct kvasir_request *request);
 KVASIR_API void *kvasir_request_user_data(const struct kvasir_request *request);

@@ -1,5 +1,5 @@
 #pragma once
-/* task – work that every reactor does for one request: each runs it on its own state, the origin goes
+/* gather – work that every reactor does for one request: each runs it on its own state, the origin goes
  * on when all have answered. For what operators ask for and connections' ends, not for the data
  * path. A gather belongs to the origin; its tasks travel. */
 
@@ -13,16 +13,16 @@ struct batch;
 struct gather;
 struct reactor;
 
-typedef void task_run_fn(struct reactor *reactor, struct gather *gather, uint32_t index);
-typedef void task_done_fn(struct reactor *reactor, struct gather *gather);
+typedef void gather_run_fn(struct reactor *reactor, struct gather *gather, uint32_t index);
+typedef void gather_done_fn(struct reactor *reactor, struct gather *gather);
 
-struct task {
+struct gather_task {
     struct mail mail;
     struct gather *gather;
 };
 
 /* What one reactor answered. */
-struct task_answer {
+struct gather_answer {
     int64_t number;
     int64_t other; /* negative: out of memory for the text */
     bool self;     /* the caller itself is concerned */
@@ -34,9 +34,9 @@ struct task_answer {
 #define GATHER_ARGUMENT_BYTES 512
 
 struct gather {
-    task_run_fn *run;
-    task_done_fn *done;  /* on the origin; NULL: the batch goes on */
-    struct batch *batch; /* waits, or NULL */
+    gather_run_fn *run;
+    gather_done_fn *done; /* on the origin; NULL: the batch goes on */
+    struct batch *batch;  /* waits, or NULL */
     uint32_t origin;
     uint32_t waiting;
     uint32_t reactor_count;
@@ -47,21 +47,21 @@ struct gather {
     void *pointer; /* in: the request's own; owned by whoever made the gather */
     uint8_t argument[GATHER_ARGUMENT_BYTES]; /* in: the request's own */
     size_t argument_bytes;
-    struct task_answer *answers; /* owned: one per reactor */
-    struct task *tasks;          /* owned: one per reactor */
+    struct gather_answer *answers; /* owned: one per reactor */
+    struct gather_task *tasks;     /* owned: one per reactor */
 };
 
 /* A gather that is not yet under way; NULL: no memory. */
-struct gather *gather_create(struct reactor *reactor, task_run_fn *run, task_done_fn *done);
+struct gather *gather_create(struct reactor *reactor, gather_run_fn *run, gather_done_fn *done);
 /* Runs here at once and sends it to the others. The gather must not be touched until done, unless
  * this returns true: all is done already (done has been called). */
 bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch);
 void gather_destroy(struct gather **gather_p);
 
 /* Adds bytes to this reactor's answer; false: no memory (gather->failed is set by the origin). */
-bool task_answer_add(struct task_answer *answer, const void *bytes, size_t length_bytes);
-void task_answer_free(struct task_answer *answer);
+bool gather_answer_add(struct gather_answer *answer, const void *bytes, size_t length_bytes);
+void gather_answer_free(struct gather_answer *answer);
 
 /* Mail: run a task for another reactor; one of ours came back. */
-void task_execute(struct reactor *reactor, struct task *task);
-void task_returned(struct reactor *reactor, struct task *task);
+void gather_execute(struct reactor *reactor, struct gather_task *task);
+void gather_returned(struct reactor *reactor, struct gather_task *task);

@@ -1,8 +1,8 @@
 #include "base/check.h"
 #include "server/batch.h"
+#include "server/gather.h"
 #include "server/pin_mail.h"
 #include "server/reactor.h"
-#include "server/task.h"
 
 static void receive_one(struct reactor *reactor, struct mail *mail)
 {
@@ -20,10 +20,10 @@ static void receive_one(struct reactor *reactor, struct mail *mail)
         pin_mail_returned(reactor, (struct pin_mail *)(void *)mail);
         return;
     case MAIL_TASK:
-        task_execute(reactor, (struct task *)(void *)mail);
+        gather_execute(reactor, (struct gather_task *)(void *)mail);
         return;
     case MAIL_TASK_DONE:
-        task_returned(reactor, (struct task *)(void *)mail);
+        gather_returned(reactor, (struct gather_task *)(void *)mail);
         return;
     }
     unreachable();

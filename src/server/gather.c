@@ -1,4 +1,4 @@
-#include "server/task.h"
+#include "server/gather.h"
 
 #include "base/check.h"
 #include "base/fault.h"
@@ -11,7 +11,7 @@
 /* The longest answer of one reactor (KEYS, CLIENT LIST): beyond it the request is refused. */
 #define ANSWER_BYTES_MAX (64U << 20)
 
-struct gather *gather_create(struct reactor *reactor, task_run_fn *run, task_done_fn *done)
+struct gather *gather_create(struct reactor *reactor, gather_run_fn *run, gather_done_fn *done)
 {
     uint32_t count = reactor->server->reactor_count;
     struct gather *gather = fault_hit("server.gather") ? NULL : calloc(1, sizeof(*gather));
@@ -46,7 +46,7 @@ void gather_destroy(struct gather **gather_p)
     *gather_p = NULL;
 }
 
-bool task_answer_add(struct task_answer *answer, const void *bytes, size_t length_bytes)
+bool gather_answer_add(struct gather_answer *answer, const void *bytes, size_t length_bytes)
 {
     if (answer->text_bytes + length_bytes > answer->text_capacity) {
         size_t capacity = answer->text_capacity == 0 ? 4096 : answer->text_capacity;
@@ -69,10 +69,10 @@ bool task_answer_add(struct task_answer *answer, const void *bytes, size_t lengt
     return true;
 }
 
-void task_answer_free(struct task_answer *answer)
+void gather_answer_free(struct gather_answer *answer)
 {
     free(answer->text);
-    *answer = (struct task_answer){0};
+    *answer = (struct gather_answer){0};
 }
 
 static bool one_done(struct reactor *reactor, struct gather *gather)
@@ -102,7 +102,7 @@ bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *
         batch->waiting++;
     }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        struct task *task = &gather->tasks[i];
+        struct gather_task *task = &gather->tasks[i];
         task->gather = gather;
         if (i != reactor->index) {
             task->mail.kind = MAIL_TASK;
@@ -113,14 +113,14 @@ bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *
     return one_done(reactor, gather);
 }
 
-void task_execute(struct reactor *reactor, struct task *task)
+void gather_execute(struct reactor *reactor, struct gather_task *task)
 {
     task->gather->run(reactor, task->gather, reactor->index);
     task->mail.kind = MAIL_TASK_DONE;
     mailbox_send(reactor->server->mailbox, reactor->index, task->gather->origin, &task->mail);
 }
 
-void task_returned(struct reactor *reactor, struct task *task)
+void gather_returned(struct reactor *reactor, struct gather_task *task)
 {
     (void)one_done(reactor, task->gather);
 }
