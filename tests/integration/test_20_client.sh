@@ -23,7 +23,7 @@ trap finish EXIT
 # An instrumented library needs its runtime in the program.
 sanitize=()
 if grep -aq __asan_init "$build/libkvasir.so"; then
-    sanitize=(-fsanitize=address,undefined)
+    sanitize=(-fsanitize=address -fsanitize=undefined)
 elif grep -aq __tsan_init "$build/libkvasir.so"; then
     sanitize=(-fsanitize=thread)
 fi

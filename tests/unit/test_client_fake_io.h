@@ -25,14 +25,14 @@ static inline void fake_parse(struct fake *fake, struct fake_conn *conn)
     size_t done = 0;
     while (!conn->muted) {
         size_t at = done;
-        uint64_t count;
+        uint64_t count = 0;
         struct slice *args = fake->args;
         uint64_t have = 0;
         if (!fake_number(conn, &at, '*', &count)) {
             break;
         }
         check(count >= 1 && count <= FAKE_ARGS_MAX);
-        uint64_t length;
+        uint64_t length = 0;
         while (have < count && fake_number(conn, &at, '$', &length) &&
                conn->in_length - at >= length + 2) {
             args[have] = slice_of(conn->in + at, length);

@@ -68,7 +68,7 @@ static inline void fake_lease(struct fake *fake, struct fake_conn *conn, const s
 static inline void fake_reserve(struct fake *fake, struct fake_conn *conn, const struct slice *args,
                                 uint32_t count)
 {
-    uint64_t length;
+    uint64_t length = 0;
     check(count >= 2 && slice_to_u64(args[1], &length));
     fake->reserves++;
     bool only_if_absent = count > 2 && slice_equal_nocase(args[2], "NX");
@@ -100,7 +100,7 @@ static inline void fake_reserve(struct fake *fake, struct fake_conn *conn, const
 static inline void fake_commit(struct fake *fake, struct fake_conn *conn, struct slice id_text,
                                bool commit)
 {
-    uint64_t id;
+    uint64_t id = 0;
     check(slice_to_u64(id_text, &id));
     uint32_t place = (uint32_t)(id % ARRAY_COUNT(fake->reservations));
     check(fake->reservations[place].id == id);
