@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -100,6 +103,24 @@ def start_server(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         server.stop()
     for path in folders:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def stopped(server: Server) -> Iterator[None]:
+    """The server's process stands still (all its threads, for certain) inside the block."""
+    server.signal(signal.SIGSTOP)
+    try:
+        end = time.monotonic() + 5
+        states = {""}
+        while states - {"T"}:
+            assert time.monotonic() < end
+            states = {
+                thread.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0]
+                for thread in Path(f"/proc/{server.pid}/task").iterdir()
+            }
+        yield
+    finally:
+        server.signal(signal.SIGCONT)
 
 
 def connect(server: Server, path: str, **options: object) -> kvasir.Client:

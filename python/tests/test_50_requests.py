@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from conftest import StartServer, connect
+from conftest import StartServer, connect, stopped
 
 import kvasir
 
@@ -74,13 +74,10 @@ def test_requests_buffers_are_held_until_done(client: kvasir.Client, key: KeyMak
 
 
 def test_requests_to_a_stopped_server_end_at_their_deadline(start_server: StartServer) -> None:
-    import signal
-
     server = start_server()
     with connect(server, "tcp") as client:
         client.put(b"a", bytes(100))
-        server.signal(signal.SIGSTOP)
-        try:
+        with stopped(server):
             start = time.monotonic()
             request = client.submit_get_into([b"a", b"b"], [bytearray(100)] * 2, timeout=0.5)
             with pytest.raises(kvasir.Timeout):
@@ -89,18 +86,13 @@ def test_requests_to_a_stopped_server_end_at_their_deadline(start_server: StartS
             results = request.wait()
             assert 0.4 < time.monotonic() - start < 1.5
             assert all(isinstance(result, kvasir.Timeout) for result in results)
-        finally:
-            server.signal(signal.SIGCONT)
 
 
 def test_requests_cancelled_give_their_buffers_back(start_server: StartServer) -> None:
-    import signal
-
     server = start_server()
     with connect(server, "tcp") as client:
         client.put(b"a", bytes(100))
-        server.signal(signal.SIGSTOP)
-        try:
+        with stopped(server):
             buffer = bytearray(100)
             request = client.submit_get_into([b"a"], [buffer])
             assert request.cancel() is True
@@ -108,8 +100,6 @@ def test_requests_cancelled_give_their_buffers_back(start_server: StartServer) -
             assert request.done()
             assert isinstance(request.wait()[0], kvasir.Cancelled)
             buffer.append(0)
-        finally:
-            server.signal(signal.SIGCONT)
         # What the server still says about it disturbs nobody.
         client.put(b"b", b"1")
         assert client.get(b"a") == bytes(100)
@@ -117,18 +107,13 @@ def test_requests_cancelled_give_their_buffers_back(start_server: StartServer) -
 
 
 def test_requests_are_ended_by_close(start_server: StartServer) -> None:
-    import signal
-
     server = start_server()
     client = connect(server, "tcp")
     client.put(b"a", bytes(100))
-    server.signal(signal.SIGSTOP)
-    try:
+    with stopped(server):
         request = client.submit_get_into([b"a"], [bytearray(100)])
         client.close()
         assert isinstance(request.wait(1)[0], kvasir.Closed)
-    finally:
-        server.signal(signal.SIGCONT)
 
 
 def test_requests_waited_for_by_many_threads(client: kvasir.Client, key: KeyMaker) -> None:
