@@ -8,6 +8,8 @@
 
 #include <kvasir/client.h>
 
+#include <unistd.h>
+
 #define KEY_BYTES_MAX   64
 #define BATCH_BYTES_MAX (64 * MEASURE_MIB)
 #define BATCH_ITEMS_MAX 64
@@ -58,7 +60,9 @@ static void expect_ok(const struct set *set, const char *operation, enum kvasir_
 
 static size_t key_write(char *key, const struct set *set, size_t index)
 {
-    return (size_t)snprintf(key, KEY_BYTES_MAX, "path:%zu:%06zu", set->size_bytes, index);
+    /* Two runs at one server do not meet. */
+    return (size_t)snprintf(key, KEY_BYTES_MAX, "path:%d:%zu:%06zu", (int)getpid(), set->size_bytes,
+                            index);
 }
 
 static uint8_t *buffer_of(const struct set *set, size_t item)

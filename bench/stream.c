@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define KEY_BYTES      16 /* every key is "stream:%09zu" */
+#define KEY_BYTES      27 /* every key is "stream:%010d:%09zu": two runs do not meet */
 #define TIMEOUT_S      30 /* of one socket call: a hung server ends the program */
 #define RAW_HEAD_BYTES 32 /* about what a RESP command's head takes */
 
@@ -148,11 +148,23 @@ static void resp_set(int fd, size_t key, uint8_t *value, size_t size)
 {
     char head[128];
     char tail[] = "\r\n";
-    int length = snprintf(head, sizeof(head), "*3\r\n$3\r\nSET\r\n$%d\r\nstream:%09zu\r\n$%zu\r\n",
-                          KEY_BYTES, key, size);
+    int length =
+        snprintf(head, sizeof(head), "*3\r\n$3\r\nSET\r\n$%d\r\nstream:%010d:%09zu\r\n$%zu\r\n",
+                 KEY_BYTES, (int)getpid(), key, size);
     struct iovec pieces[] = {{head, (size_t)length}, {value, size}, {tail, 2}};
     write_pieces(fd, pieces, ARRAY_COUNT(pieces));
     expect_text(fd, "+OK\r\n");
+}
+
+static void resp_delete(int fd, size_t key)
+{
+    char command[128];
+    int length =
+        snprintf(command, sizeof(command), "*2\r\n$3\r\nDEL\r\n$%d\r\nstream:%010d:%09zu\r\n",
+                 KEY_BYTES, (int)getpid(), key);
+    struct iovec request = {command, (size_t)length};
+    write_pieces(fd, &request, 1);
+    expect_text(fd, ":1\r\n");
 }
 
 static void resp_get(int fd, size_t key, uint8_t *value, size_t size)
@@ -161,8 +173,9 @@ static void resp_get(int fd, size_t key, uint8_t *value, size_t size)
     char expected[32];
     char head[32] = "";
     char tail[3] = "";
-    int length = snprintf(command, sizeof(command), "*2\r\n$3\r\nGET\r\n$%d\r\nstream:%09zu\r\n",
-                          KEY_BYTES, key);
+    int length =
+        snprintf(command, sizeof(command), "*2\r\n$3\r\nGET\r\n$%d\r\nstream:%010d:%09zu\r\n",
+                 KEY_BYTES, (int)getpid(), key);
     int head_length = snprintf(expected, sizeof(expected), "$%zu\r\n", size);
     struct iovec request = {command, (size_t)length};
     write_pieces(fd, &request, 1);
@@ -340,6 +353,9 @@ static void run_sockets(const struct setup *setup)
             time_rounds(setup, fd, set_or_get, size, &rates);
             measure_print_rate(setup->peer, local ? "unix" : "tcp", get ? "get" : "set", size,
                                &rates);
+        }
+        for (size_t key = 0; key < slots && !setup->raw; key++) {
+            resp_delete(fd, key);
         }
         (void)close(fd);
         if (pid > 0) {
