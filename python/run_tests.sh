@@ -34,6 +34,8 @@ make_venv()
 
 [ -f "$build/libkvasir.so.0" ] || skip "$build/libkvasir.so.0 is not there"
 [ -x "$build/kvasir-server" ] || skip "$build/kvasir-server is not there"
+! grep -qs -- '-fsanitize=' "$build/flags" ||
+    skip "an instrumented library cannot be loaded by a plain python3"
 "$venv/bin/python" -c 'import pytest, numpy' 2>/dev/null || make_venv ||
     skip "no environment with pytest and numpy (is a package index within reach?)"
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _view_release = library.view_release
 
+# Releases of views share a message up to this many, and this many seconds after the last one.
+_RELEASES_TOGETHER = 16
+_RELEASE_PAUSE = 0.001
+
 # Grows in the child of every fork; a client made before belongs to the parent.
 _generation = [0]
 
@@ -53,6 +57,8 @@ class Handle:
         "_closing",
         "_generation",
         "_lock",
+        "_sent_at",
+        "_unsent",
         "dead",
         "flights",
         "lease_count",
@@ -73,6 +79,8 @@ class Handle:
         self._generation = _generation[0]
         self._lock = threading.Lock()
         self._closing = False
+        self._unsent = 0
+        self._sent_at = 0.0
 
     # ---- taking turns ----------------------------------------------------------------------
 
@@ -142,8 +150,15 @@ class Handle:
 
     def _send_releases_locked(self) -> None:
         """Tells the server without waiting for the next call, which may never come. With requests
-        in flight their waiting does it."""
-        if self.pointer and not self.flights:
+        in flight their waiting does it. Releases in quick succession share a message: when other
+        views are still open the last few of a burst may have to wait for the next call."""
+        if not self.pointer or self.flights:
+            return
+        now = time.monotonic()
+        many = self._unsent >= _RELEASES_TOGETHER or now - self._sent_at >= _RELEASE_PAUSE
+        if self.lease_count == 0 or many:
+            self._unsent = 0
+            self._sent_at = now
             library.poll(self.pointer, 0, ctypes.byref(c_void_p()))
 
     def _reap_locked(self) -> None:
@@ -151,6 +166,7 @@ class Handle:
             pointer = c_void_p(self.dead.popleft())
             _view_release(ctypes.byref(pointer))
             self.lease_count -= 1
+            self._unsent += 1
         if self._closing and self.lease_count == 0:
             self._destroy_locked()
 
