@@ -214,9 +214,9 @@ static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t in
     } while (cursor != 0 && !filter.full && (uint64_t)answer->number < wanted &&
              buckets < wanted * 10 && buckets < SCAN_BUCKETS_MAX);
     if (cursor != 0) {
-        gather->cursor = cursor * gather->reactor_count + index;
+        gather->next_cursor = cursor * gather->reactor_count + index;
     } else {
-        gather->cursor = (index + 1) % gather->reactor_count;
+        gather->next_cursor = (index + 1) % gather->reactor_count;
     }
 }
 
@@ -284,7 +284,7 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
         count += gather->answers[i].number;
     }
     reply_array(conn, 2);
-    reply_bulk(conn, slice_of(text, number_from_u64(text, gather->cursor)));
+    reply_bulk(conn, slice_of(text, number_from_u64(text, gather->next_cursor)));
     reply_array(conn, request->flags != 0 ? 0 : (uint64_t)count);
     for (uint32_t i = 0; i < gather->reactor_count && request->flags == 0; i++) {
         reply_collected(conn, &gather->answers[i]);

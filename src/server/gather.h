@@ -40,9 +40,10 @@ struct gather {
     uint32_t origin;
     uint32_t waiting;
     uint32_t reactor_count;
-    bool failed;     /* a reactor ran out of memory for its answer */
-    int64_t number;  /* in: the request's own */
-    uint64_t cursor; /* in and out: where a scan stands; only the shard it names touches it */
+    bool failed;          /* a reactor ran out of memory for its answer */
+    int64_t number;       /* in: the request's own */
+    uint64_t cursor;      /* in: where a scan stands */
+    uint64_t next_cursor; /* out: where it goes on; written by the shard that cursor names */
     uint64_t flags;
     void *pointer; /* in: the request's own; owned by whoever made the gather */
     uint8_t argument[GATHER_ARGUMENT_BYTES]; /* in: the request's own */
