@@ -6,6 +6,7 @@
 #include "client/client_impl.h"
 #include "client/pipeline.h"
 #include "client/view.h"
+#include "proto/status_code.h"
 
 /* Fields of one lease: id, length, checksum, extents. */
 #define GRANT_LEASE_FIELDS 4U
@@ -122,12 +123,14 @@ static enum kvasir_status lease_done(struct link *link, const struct link_comman
     return KVASIR_OK;
 }
 
-static enum kvasir_status lease_absent(struct link *link, const struct link_command *command)
+/* No lease for this key: it is absent, or the server says in its place why not. */
+static enum kvasir_status lease_refused(struct link *link, const struct link_command *command,
+                                        enum kvasir_status status)
 {
     uint32_t index = link->answer.item;
     next_item(link, command);
     if (command->request != NULL) {
-        job_answer(command->request, index, KVASIR_NOT_FOUND);
+        job_answer(command->request, index, status);
     }
     return KVASIR_OK;
 }
@@ -214,7 +217,10 @@ enum kvasir_status shm_grant_lease_token(struct link *link, struct link_command 
     if (token->depth == 1) {
         answer->field = 0;
         if (token->kind == REPLY_NULL) {
-            return lease_absent(link, command);
+            return lease_refused(link, command, KVASIR_NOT_FOUND);
+        }
+        if (token->kind == REPLY_ERROR) {
+            return lease_refused(link, command, status_code_parse(token->text));
         }
         bool fits = token->kind == REPLY_ARRAY && token->count == GRANT_LEASE_FIELDS;
         return fits ? KVASIR_OK : KVASIR_PROTOCOL;

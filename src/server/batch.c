@@ -171,27 +171,6 @@ void batch_drop_results(struct reactor *reactor, struct batch *batch)
 
 /* ---- running ---- */
 
-bool batch_dispatch(struct reactor *reactor, struct batch *batch)
-{
-    uint64_t shards = batch->shards;
-    batch->waiting++; /* so that what is done at once does not call back */
-    while (shards != 0) {
-        uint32_t shard = (uint32_t)__builtin_ctzll(shards);
-        struct batch_part *part = &batch->parts[shard];
-        shards &= shards - 1;
-        batch->waiting++;
-        if (shard == reactor->index) {
-            batch_execute_part(reactor, part);
-        } else {
-            part->mail.kind = MAIL_OPS;
-            mailbox_send(reactor->server->mailbox, reactor->index, shard, &part->mail);
-            metric_add(&reactor->metrics.hops, 1);
-        }
-    }
-    batch->waiting--;
-    return batch->waiting == 0;
-}
-
 void batch_waited(struct reactor *reactor, struct batch *batch)
 {
     (void)reactor;
@@ -261,23 +240,56 @@ static void part_send_back(struct reactor *reactor, struct batch_part *part)
     mailbox_send(reactor->server->mailbox, reactor->index, part->origin, &part->mail);
 }
 
-void batch_execute_part(struct reactor *reactor, struct batch_part *part)
+/* Executes ops in order; false: the one to resume with waits for pages. */
+static bool execute_ops(struct shard *shard, struct batch_part *part, const struct moment *now)
 {
     while (part->resume != BATCH_OP_NONE) {
         struct batch_op *entry = &part->batch->ops[part->resume];
-        shard_execute(reactor->shard, &entry->op, &reactor->now);
+        shard_execute(shard, &entry->op, now);
         if (UNLIKELY(entry->op.status == KVASIR_AGAIN)) {
-            if (part->tries < PAGE_TRIES_MAX && reclaim_start(reactor, &entry->op)) {
-                part->tries++;
-                list_push_back(&reactor->stalled, &part->stall_link);
-                return;
-            }
-            entry->op.status = KVASIR_NO_MEMORY;
+            return false;
         }
         part->tries = 0;
         part->resume = entry->next;
     }
+    return true;
+}
+
+void batch_execute_part(struct reactor *reactor, struct batch_part *part)
+{
+    bool done;
+    reactor_shard_enter(reactor);
+    done = execute_ops(reactor->shard, part, &reactor->now);
+    while (!done) {
+        struct batch_op *entry = &part->batch->ops[part->resume];
+        if (part->tries < PAGE_TRIES_MAX && reclaim_start(reactor, &entry->op)) {
+            part->tries++;
+            list_push_back(&reactor->stalled, &part->stall_link);
+            reactor_shard_leave(reactor);
+            return;
+        }
+        entry->op.status = KVASIR_NO_MEMORY;
+        part->tries = 0;
+        part->resume = entry->next;
+        done = execute_ops(reactor->shard, part, &reactor->now);
+    }
+    reactor_shard_leave(reactor);
     part_send_back(reactor, part);
+}
+
+/* Executes the part on its owner's shard from here, if nobody is working on that; false: it must be
+ * sent, as far as it is not done. */
+static bool execute_borrowed(struct reactor *reactor, struct batch_part *part, uint32_t index)
+{
+    struct shard *shard = reactor_shard_borrow(reactor, index);
+    bool done;
+    if (shard == NULL) {
+        return false;
+    }
+    done = execute_ops(shard, part, &reactor->now);
+    reactor_shard_return(reactor, index);
+    metric_add(&reactor->metrics.borrows, 1);
+    return done;
 }
 
 void batch_resume_stalled(struct reactor *reactor)
@@ -290,4 +302,27 @@ void batch_resume_stalled(struct reactor *reactor)
         list_remove(&part->stall_link);
         batch_execute_part(reactor, part);
     }
+}
+
+bool batch_dispatch(struct reactor *reactor, struct batch *batch)
+{
+    uint64_t shards = batch->shards;
+    batch->waiting++; /* so that what is done at once does not call back */
+    while (shards != 0) {
+        uint32_t shard = (uint32_t)__builtin_ctzll(shards);
+        struct batch_part *part = &batch->parts[shard];
+        shards &= shards - 1;
+        batch->waiting++;
+        if (shard == reactor->index) {
+            batch_execute_part(reactor, part);
+        } else if (execute_borrowed(reactor, part, shard)) {
+            batch->waiting--;
+        } else {
+            part->mail.kind = MAIL_OPS;
+            mailbox_send(reactor->server->mailbox, reactor->index, shard, &part->mail);
+            metric_add(&reactor->metrics.hops, 1);
+        }
+    }
+    batch->waiting--;
+    return batch->waiting == 0;
 }

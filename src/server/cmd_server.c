@@ -150,9 +150,7 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
     (void)index;
     reactor->settings = *settings;
     if (policy_changed) {
-        shard_set_policy(reactor->shard, strcmp(settings->maxmemory_policy, "noeviction") == 0
-                                             ? NULL
-                                             : policy_find("lru"));
+        shard_set_policy(reactor->shard, policy_find(settings->maxmemory_policy));
     }
 }
 

@@ -94,6 +94,13 @@ static bool one_done(struct reactor *reactor, struct gather *gather)
     return true;
 }
 
+static void run_here(struct reactor *reactor, struct gather *gather)
+{
+    reactor_shard_enter(reactor);
+    gather->run(reactor, gather, reactor->index);
+    reactor_shard_leave(reactor);
+}
+
 bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch)
 {
     gather->batch = batch;
@@ -109,13 +116,13 @@ bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *
             mailbox_send(reactor->server->mailbox, reactor->index, i, &task->mail);
         }
     }
-    gather->run(reactor, gather, reactor->index);
+    run_here(reactor, gather);
     return one_done(reactor, gather);
 }
 
 void gather_execute(struct reactor *reactor, struct gather_task *task)
 {
-    task->gather->run(reactor, task->gather, reactor->index);
+    run_here(reactor, task->gather);
     task->mail.kind = MAIL_TASK_DONE;
     mailbox_send(reactor->server->mailbox, reactor->index, task->gather->origin, &task->mail);
 }

@@ -287,6 +287,7 @@ static void section_stats(struct writer *writer)
     number(writer, "expired_grants", totals->facts.expired_grants);
     number(writer, "denied_no_memory", totals->facts.denied_no_memory);
     number(writer, "shard_hops", COUNTED(totals, hops));
+    number(writer, "shard_borrows", COUNTED(totals, borrows));
     number(writer, "page_retries", COUNTED(totals, retries_for_pages));
     number(writer, "reactor_turns", COUNTED(totals, turns));
 }

@@ -65,7 +65,7 @@ static void log_start(const struct server *server)
     log_info("kvasir-server %s, process %d, run id %s", SERVER_VERSION, (int)getpid(),
              server->run_id);
     log_info("reactors %u, pinned to cores %s", server->reactor_count,
-             settings->pin_reactors ? "yes" : "no");
+             server->pinned ? "yes" : "no");
     log_info("maxmemory %s: payload %s, metadata %s, buffers %s", total, payload, metadata,
              buffers);
     log_info("payload in %s", pages_word(region_page_kind(server->payload_region)));

@@ -31,8 +31,17 @@ static void pin_mail_send(struct reactor *reactor, uint32_t shard)
 void pin_mail_release(struct reactor *reactor, uint32_t shard, struct value *value)
 {
     struct pin_mail *pins;
+    struct shard *borrowed;
     if (shard == reactor->index) {
+        reactor_shard_enter(reactor);
         shard_unpin(reactor->shard, &value);
+        reactor_shard_leave(reactor);
+        return;
+    }
+    borrowed = reactor_shard_borrow(reactor, shard);
+    if (borrowed != NULL) {
+        shard_unpin(borrowed, &value);
+        reactor_shard_return(reactor, shard);
         return;
     }
     if (reactor->open_pins[shard] == NULL) {
@@ -61,9 +70,11 @@ void pin_mail_flush(struct reactor *reactor)
 
 void pin_mail_execute(struct reactor *reactor, struct pin_mail *pins)
 {
+    reactor_shard_enter(reactor);
     for (uint32_t i = 0; i < pins->count; i++) {
         shard_unpin(reactor->shard, &pins->values[i]);
     }
+    reactor_shard_leave(reactor);
     pins->mail.kind = MAIL_PINS_DONE;
     mailbox_send(reactor->server->mailbox, reactor->index, pins->origin, &pins->mail);
 }

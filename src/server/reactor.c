@@ -34,6 +34,32 @@ uint32_t reactor_of_key(const struct reactor *reactor, struct slice key)
     return count == 1 ? 0 : slot_reactor(slot_of_key(key), count);
 }
 
+void reactor_shard_enter(struct reactor *reactor)
+{
+    if (reactor->shard_depth++ == 0) {
+        gate_enter(&reactor->shard_gate);
+    }
+}
+
+void reactor_shard_leave(struct reactor *reactor)
+{
+    check(reactor->shard_depth > 0);
+    if (--reactor->shard_depth == 0) {
+        gate_leave(&reactor->shard_gate);
+    }
+}
+
+struct shard *reactor_shard_borrow(struct reactor *reactor, uint32_t index)
+{
+    struct reactor *owner = reactor->server->reactors[index];
+    return gate_try(&owner->shard_gate) ? owner->shard : NULL;
+}
+
+void reactor_shard_return(struct reactor *reactor, uint32_t index)
+{
+    gate_leave(&reactor->server->reactors[index]->shard_gate);
+}
+
 /* ---- accepting ---- */
 
 static void refuse_client(struct reactor *reactor, int descriptor)
@@ -102,19 +128,13 @@ void reactor_reset_metrics(struct reactor *reactor)
 {
     struct reactor_metrics *metrics = &reactor->metrics;
     struct metric *const counters[] = {
-        &metrics->connections_total,
-        &metrics->connections_rejected,
-        &metrics->commands,
-        &metrics->command_errors,
-        &metrics->bytes_in,
-        &metrics->bytes_out,
-        &metrics->upload_bytes,
-        &metrics->copied_bytes,
-        &metrics->timeout_closed,
-        &metrics->output_limit_closed,
-        &metrics->protocol_errors,
-        &metrics->hops,
-        &metrics->turns,
+        &metrics->connections_total, &metrics->connections_rejected,
+        &metrics->commands,          &metrics->command_errors,
+        &metrics->bytes_in,          &metrics->bytes_out,
+        &metrics->upload_bytes,      &metrics->copied_bytes,
+        &metrics->timeout_closed,    &metrics->output_limit_closed,
+        &metrics->protocol_errors,   &metrics->hops,
+        &metrics->borrows,           &metrics->turns,
         &metrics->retries_for_pages,
     };
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
@@ -140,9 +160,11 @@ static void on_tick(void *argument)
 {
     struct reactor *reactor = argument;
     reactor->now = clock_moment();
+    reactor_shard_enter(reactor);
     while (shard_tick(reactor->shard, &reactor->now, TICK_BUDGET) &&
            clock_mono_us() - reactor->now.mono_us < TICK_US_MAX) {
     }
+    reactor_shard_leave(reactor);
     reactor->ticks++;
     if (reactor->ticks % CONN_TICKS == 0) {
         tick_conns(reactor);
@@ -330,7 +352,7 @@ static struct shard *make_shard(struct reactor *reactor)
         .shard_count = reactor->server->reactor_count,
         .payload = reactor->server->payload,
         .metadata = reactor->server->metadata,
-        .policy = strcmp(settings->maxmemory_policy, "noeviction") == 0 ? NULL : policy_find("lru"),
+        .policy = policy_find(settings->maxmemory_policy), /* noeviction is none's name */
         .value_bytes_max = settings->proto_max_bulk_len,
         .append_bytes_max = settings->proto_max_bulk_len,
         .grants_max = (uint32_t)settings->grants_max,
@@ -358,15 +380,17 @@ static void init_lists(struct reactor *reactor)
 struct reactor *reactor_create(struct server *server, uint32_t index, char *error,
                                size_t error_capacity)
 {
-    struct reactor *reactor = calloc(1, sizeof(*reactor));
+    struct reactor *reactor = aligned_alloc(CACHE_LINE_BYTES, sizeof(*reactor));
     if (reactor == NULL) {
         goto no_memory;
     }
+    memset(reactor, 0, sizeof(*reactor));
     reactor->magic = REACTOR_MAGIC;
     reactor->index = index;
     reactor->server = server;
     reactor->settings = server->settings;
     reactor->now = clock_moment();
+    gate_init(&reactor->shard_gate);
     init_lists(reactor);
     random_init(&reactor->random, (uint64_t)reactor->now.wall_ms + index);
     chunk_pool_init(&reactor->chunks, CHUNKS_AT_START, (uint32_t)server->buffer_chunks_max);

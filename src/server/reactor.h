@@ -4,6 +4,7 @@
  * to which it can only send mail. Owns its loop, listeners, connections, shard and pools. */
 
 #include "base/clock.h"
+#include "base/gate.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/metric.h"
@@ -54,7 +55,7 @@ struct reactor_metrics {
     struct metric commands, command_errors, bytes_in, bytes_out;
     struct metric upload_bytes, copied_bytes;
     struct metric output_limit_closed, timeout_closed, protocol_errors;
-    struct metric hops, turns, shm_clients, staging_bytes;
+    struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric chunks_taken, retries_for_pages;
 };
 
@@ -64,8 +65,10 @@ struct reactor {
     struct server *server;    /* borrowed */
     struct settings settings; /* this reactor's copy */
     struct loop *loop;        /* owned */
-    struct shard *shard;      /* owned */
-    struct moment now;        /* read once a turn */
+    struct shard *shard;      /* owned; touched inside the gate only */
+    struct gate shard_gate;
+    uint32_t shard_depth; /* this thread's nested entries into its own gate */
+    struct moment now;    /* read once a turn */
     struct random random;
 
     struct loop_listener listeners[REACTOR_LISTENERS_MAX]; /* shared port, own port, shared Unix
@@ -115,6 +118,13 @@ void *reactor_main(void *argument);
 
 /* The reactor whose shard owns the key. */
 uint32_t reactor_of_key(const struct reactor *reactor, struct slice key);
+
+/* This thread begins and ends a burst of work on its own shard; may nest. */
+void reactor_shard_enter(struct reactor *reactor);
+void reactor_shard_leave(struct reactor *reactor);
+/* The shard of another reactor, if nobody is working on it: to be left again at once. NULL: send mail. */
+struct shard *reactor_shard_borrow(struct reactor *reactor, uint32_t index);
+void reactor_shard_return(struct reactor *reactor, uint32_t index);
 
 /* CONFIG RESETSTAT: counters to zero, but for what counts what there is now. */
 void reactor_reset_metrics(struct reactor *reactor);

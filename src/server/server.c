@@ -196,6 +196,9 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     server->port = (uint16_t)settings->port;
     server->reactor_count =
         settings->reactors != 0 ? (uint32_t)settings->reactors : cores_available();
+    server->pinned =
+        strcmp(settings->pin_reactors, "yes") == 0 ||
+        (strcmp(settings->pin_reactors, "auto") == 0 && cores_available() > server->reactor_count);
     make_run_id(server->run_id);
     raise_descriptor_limit(settings);
     if (!open_unix(server, error, error_capacity) || !make_memory(server, error, error_capacity)) {
@@ -282,7 +285,7 @@ void server_run(struct server *server)
         struct reactor *reactor = server->reactors[i];
         check(pthread_create(&reactor->thread, NULL, reactor_main, reactor) == 0);
         reactor->started = true;
-        if (server->settings.pin_reactors) {
+        if (server->pinned) {
             cores_pin(reactor->thread, i, server->reactor_count);
         }
     }
