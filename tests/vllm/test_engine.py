@@ -12,7 +12,6 @@ import sys
 import time
 
 import pytest
-
 from conftest import TOP
 from engine import Engine
 
@@ -101,7 +100,7 @@ class World:
     def client(self):
         return kvasir.Client(self.address, shm=False)
 
-    def keys(self):
+    def stored_keys(self):
         import redis
 
         plain = redis.Redis(port=self.port)
@@ -142,7 +141,7 @@ def test_cold_engine_computes_everything_and_stores_every_full_block(world, refe
     worker = reference["counters"]["worker"]
     assert reference["cached"][0] == 0
     assert reference["counters"]["scheduler"].get("lookups_hit", 0) == 0
-    assert worker["blocks_saved"] == len(world.keys())
+    assert worker["blocks_saved"] == len(world.stored_keys())
     # The prompts' blocks, of which the third shares some with the first, and what was generated.
     assert worker["blocks_saved"] >= sum(n // BLOCK for n in reference["prompt"][:2])
     assert worker["bytes_saved"] == worker["blocks_saved"] * reference["counters"]["block_bytes"]
@@ -160,11 +159,11 @@ def test_warm_engine_sends_no_payload_for_known_blocks(world, reference):
     engine = world.engine("warm")
     before = engine.total("bytes_saved")
     with world.client() as client:
-        count = len(world.keys())
+        count = len(world.stored_keys())
         engine.ask("reset")
         engine.generate(PROMPTS)
         assert engine.total("bytes_saved") == before
-        assert len(world.keys()) == count
+        assert len(world.stored_keys()) == count
         assert client.exists(b"kv1-model:model")
 
 
@@ -172,7 +171,7 @@ def test_values_under_another_fingerprint_are_not_used_and_are_told(world, refer
     engine = world.engine("warm")
     other = b"0123456789abcdef"
     with world.client() as client:
-        moved = world.keys()
+        moved = world.stored_keys()
         for key in moved:
             client.put(b"kv1:" + other + key[20:], client.get(key))
         assert all(isinstance(done, bool) for done in client.delete_batch(moved))
@@ -193,7 +192,7 @@ def test_corrupt_and_missing_values_are_computed(world, reference):
     engine.ask("counters")  # waits until everything is stored
     fingerprint = engine.ask("counters")["fingerprint"].encode()
     with world.client() as client:
-        own = [key for key in world.keys() if key.startswith(b"kv1:" + fingerprint)]
+        own = [key for key in world.stored_keys() if key.startswith(b"kv1:" + fingerprint)]
         for key in own[::3]:
             client.put(key, b"no block")
     engine.ask("reset")
@@ -202,10 +201,24 @@ def test_corrupt_and_missing_values_are_computed(world, reference):
     assert engine.total("load_blocks_corrupt") >= 1
 
 
+def test_foreign_bytes_of_the_right_length_show_in_the_tokens(world, reference):
+    """Not a feature: it proves that the comparisons of tokens in this file can fail."""
+    engine = world.engine("warm")
+    found = engine.ask("counters")
+    with world.client() as client:
+        for key in world.stored_keys():
+            if key.startswith(b"kv1:" + found["fingerprint"].encode()):
+                client.put(key, os.urandom(found["block_bytes"]))
+        engine.ask("reset")
+        answer = engine.generate(PROMPTS)
+        client.delete_batch(world.stored_keys())
+    assert min(answer["cached"]) > 0
+    assert answer["tokens"] != reference["tokens"]
+
+
 def test_aborted_load_leaves_no_request_no_block_and_no_pin(world, reference):
     engine = world.engine("warm")
     with world.client() as client:
-        client.delete_batch(world.keys())
         engine.ask("reset")
         engine.generate(PROMPTS[:1])
         engine.ask("counters")
@@ -216,7 +229,7 @@ def test_aborted_load_leaves_no_request_no_block_and_no_pin(world, reference):
         assert (left["left"], left["tracked"]) == (0, 0)
         assert left["free"] == left["blocks"] - 1, "all but vLLM's null block"
         time.sleep(2.1)  # pin_ms of this engine
-        stats = client.stat_batch(world.keys())
+        stats = client.stat_batch(world.stored_keys())
         assert stats
         assert all(s.pin == 0 and s.lease_count == 0 for s in stats)
 
@@ -299,7 +312,7 @@ def test_engine_finds_the_store_that_comes_later_in_bfloat16_through_the_copy(wo
 def test_engine_in_a_process_of_its_own_exports_its_metrics(world, reference):
     engine = world.engine("processes")
     with world.client() as client:
-        client.delete_batch(world.keys())
+        client.delete_batch(world.stored_keys())
     first = engine.generate(PROMPTS)
     metrics = engine.ask("counters")["metrics"]
     assert metrics["blocks_saved"] > 0

@@ -3,9 +3,8 @@
 import logging
 import threading
 
-import pytest
-
 import kvasir
+import pytest
 from fakes import FakeStore, block_hash, counters, quiet
 from kvasir.vllm import store as store_module
 from kvasir.vllm.counters import COUNTERS, REASONS, Counters, merged
@@ -155,8 +154,9 @@ class ZeroBench:
     def __init__(self, window=60):
         self.now = 0.0
         self.records = Records()
-        self.logger = logging.Logger("zero")
-        self.logger.addHandler(self.records)
+        self.logger = logging.getLogger("test-kvasir-zero")
+        self.logger.handlers = [self.records]
+        self.logger.propagate = False
         self.zero = ZeroHits(window, "", self.logger, lambda: self.now)
         self.own = Fingerprint({"block_size": 16})
         self.other = Fingerprint({"block_size": 32})

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from kvasir.vllm.keys import (
     Fingerprint,
     Marker,

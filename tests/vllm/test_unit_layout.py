@@ -1,7 +1,6 @@
 """Where the bytes of a block lie, for the layouts of several attention back ends."""
 
 import pytest
-
 from fakes import FakeTensor
 from kvasir.vllm.layout import LayoutError, layout_of
 from kvasir.vllm.memory import HostMemory

@@ -3,7 +3,6 @@
 import os
 
 import pytest
-
 from conftest import TOP
 from kvasir.vllm.options import Options
 
@@ -18,7 +17,7 @@ def test_options_take_what_is_given():
 
 
 def test_options_name_an_unknown_option_and_the_nearest_known_one():
-    with pytest.raises(ValueError, match="unknown option 'adress'.*did you mean 'address'"):
+    with pytest.raises(ValueError, match=r"unknown option 'adress'.*did you mean 'address'"):
         Options.parse({"adress": "tcp://h:1"})
 
 

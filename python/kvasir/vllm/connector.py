@@ -47,14 +47,14 @@ logger: logging.Logger = init_logger("vllm.kvasir")
 
 
 @dataclass
-class StepPlan(KVConnectorMetadata):
+class StepPlan(KVConnectorMetadata):  # type: ignore[misc]
     """A plan on its way from the scheduler to the workers."""
 
     plan: Plan
 
 
 @dataclass
-class StepReport(KVConnectorWorkerMetadata):
+class StepReport(KVConnectorWorkerMetadata):  # type: ignore[misc]
     """A report on its way back; vLLM adds the reports of all workers up."""
 
     report: Report
@@ -65,13 +65,13 @@ class StepReport(KVConnectorWorkerMetadata):
 
 
 @dataclass
-class RankIdentity(KVConnectorHandshakeMetadata):
+class RankIdentity(KVConnectorHandshakeMetadata):  # type: ignore[misc]
     """What a worker tells the scheduler once its KV tensors exist."""
 
     fields: dict[str, object]
 
 
-class KvasirConnector(KVConnectorBase_V1, SupportsHMA):
+class KvasirConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     """See the module and python/VLLM.md."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
@@ -101,7 +101,7 @@ class KvasirConnector(KVConnectorBase_V1, SupportsHMA):
             self._make_scheduler()
 
     def _why_unsupported(self) -> str:
-        groups = self._kv_cache_config.kv_cache_groups if self._kv_cache_config else ()
+        groups = list(self._kv_cache_config.kv_cache_groups)
         if len(groups) != 1:
             return (
                 f"the model has {len(groups)} groups of KV caches (hybrid attention), one is "
@@ -198,7 +198,9 @@ class KvasirConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.begin(kv_connector_metadata.plan)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        """Nothing: loads were begun by handle_preemptions, see the module."""
+        """Loads were begun by handle_preemptions (see the module), where the runner calls it."""
+        if self._worker is not None:
+            self._worker.begin(self._plan())
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """Nothing: a request is scheduled only when its blocks are there."""

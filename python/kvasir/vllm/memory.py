@@ -58,7 +58,7 @@ class StagedMemory:
         self._tensors = list(kv_caches.values())
         self._device = self._tensors[0].device
         self._gpu = self._device.type != "cpu"
-        self._stream = torch.Stream(device=self._device) if self._gpu else None
+        self._stream: Any = torch.Stream(device=self._device) if self._gpu else None
         self._stage: Any = None
         self._flat = [self._blocks_of(tensor) for tensor in self._tensors]
 

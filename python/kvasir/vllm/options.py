@@ -50,7 +50,10 @@ class Options:
         1000, "Deadline of a load or save call; a load that misses it is recomputed.", 1, 600_000
     )
     lookup_timeout_ms: int = _option(
-        250, "Deadline of a look-up. The scheduler waits for it, and all requests with it.", 1, 60_000
+        250,
+        "Deadline of a look-up. The scheduler waits for it, and all requests with it.",
+        1,
+        60_000,
     )
     connect_timeout_ms: int = _option(500, "Deadline of one attempt to connect.", 1, 60_000)
     retry_ms: int = _option(

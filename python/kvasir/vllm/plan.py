@@ -36,6 +36,7 @@ class Plan:
     flush: set[int] = field(default_factory=set)  # save jobs to end before blocks are written
     cancel: set[str] = field(default_factory=set)  # requests whose loads nobody waits for
     idle: bool = False  # nothing is computed in this step: waiting for a load costs nothing
+    begun: bool = False  # a worker has taken it up; set on its own copy
 
     def empty(self) -> bool:
         return not (self.loads or self.saves or self.flush or self.cancel)

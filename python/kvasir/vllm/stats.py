@@ -15,11 +15,11 @@ from kvasir.vllm.counters import COUNTERS, REASONS, merged
 
 
 @dataclass
-class KvasirStats(KVConnectorStats):
+class KvasirStats(KVConnectorStats):  # type: ignore[misc]
     """Plain sums; ``data`` maps a counter's name to its growth."""
 
     def reset(self) -> None:
-        self.data = {}
+        self.data: dict[str, Any] = {}
 
     def aggregate(self, other: KVConnectorStats) -> KvasirStats:
         self.data = merged(self.data, other.data)
@@ -44,7 +44,7 @@ class KvasirStats(KVConnectorStats):
         return line
 
 
-class KvasirPromMetrics(KVConnectorPromMetrics):
+class KvasirPromMetrics(KVConnectorPromMetrics):  # type: ignore[misc]
     """vllm:kvasir_<counter>_total; look-ups are one metric with the label ``reason``."""
 
     def __init__(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import kvasir
-
 from kvasir.vllm.counters import Counters
 from kvasir.vllm.health import Health
 from kvasir.vllm.options import Options

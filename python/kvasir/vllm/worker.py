@@ -73,7 +73,10 @@ class WorkerSide:
 
     def begin(self, plan: Plan) -> None:
         """Before the step computes: no block that it writes may still be read; loads begin now, so
-        that they run beside the computation."""
+        that they run beside the computation. Again with the same plan does nothing."""
+        if plan.begun:
+            return
+        plan.begun = True
         if self._saver is not None and plan.flush:
             self._saver.flush(plan.flush)
         if self._loader is None:
