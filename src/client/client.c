@@ -276,6 +276,7 @@ static enum kvasir_status spread(struct kvasir_client *client)
     if (status != KVASIR_OK) {
         return status;
     }
+    client->home = (uint32_t)random_below(&client->random, count);
     client->link_count = count;
     int64_t now_us = clock_mono_us();
     for (uint32_t i = 0; i < count; i++) {

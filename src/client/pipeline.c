@@ -355,10 +355,8 @@ static bool add_match(struct link *link, struct kvasir_request *request)
         outbox_add_number(&link->outbox, request->pin_ms);
     }
     outbox_add_text(&link->outbox, "POLICY");
-    /* A prefix is one walk that ends at the first hole; it can only be asked of one reactor. */
-    outbox_add_text(&link->outbox, request->call == JOB_MATCH && link->client->link_count == 1
-                                       ? "PREFIX"
-                                       : "EACH");
+    /* A prefix is one walk that ends at the first hole. */
+    outbox_add_text(&link->outbox, request->call == JOB_MATCH ? "PREFIX" : "EACH");
     uint32_t first = add_keys(link, request, count);
     (void)push(link, LINK_MATCH, request, first, count);
     return true;
