@@ -69,6 +69,19 @@ class World:
         os.kill(self.server.pid, signal.SIGKILL)
         self.server.stop()
 
+    def freeze_server(self):
+        """SIGSTOP, and waits until the last thread has stopped: until then it may still answer."""
+        os.kill(self.server.pid, signal.SIGSTOP)
+        end = time.monotonic() + 10
+        while any(state != "T" for state in self._thread_states()):
+            assert time.monotonic() < end
+            time.sleep(0.001)
+
+    def _thread_states(self):
+        for thread in os.listdir(f"/proc/{self.server.pid}/task"):
+            with open(f"/proc/{self.server.pid}/task/{thread}/stat", encoding="utf-8") as file:
+                yield file.read().rpartition(")")[2].split()[0]
+
     def engine(self, name):
         if name not in self.engines:
             self.engines[name] = self._start(name)
@@ -240,7 +253,7 @@ def test_stopped_server_costs_one_deadline_and_then_nothing(world, reference):
     usual = engine.generate(PROMPTS)["seconds"]
     engine.ask("counters")
     engine.ask("reset")
-    os.kill(world.server.pid, signal.SIGSTOP)
+    world.freeze_server()
     try:
         stopped = engine.generate(PROMPTS)
         engine.ask("reset")
