@@ -99,8 +99,13 @@ echo "venv-vllm: installing $VLLM with $TORCH into $venv"
 echo "venv-vllm: about 6 GB, a minute or more; the log is $log"
 rm -rf "$venv"
 echo "$TORCH" >"$home/overrides.txt"
+# In a process group of its own, so that an interrupt ends the installer with all it started.
+set -m
 installer >"$log" 2>&1 9>&- &
-if ! watch_pid $!; then
+installer_pid=$!
+set +m
+trap 'kill -TERM -- "-$installer_pid" 2>/dev/null; exit 130' INT TERM
+if ! watch_pid "$installer_pid"; then
     tail -n 5 "$log" >&2
     rm -rf "$venv"
     unavailable "the installer failed, see $log (no network, or no access to PyPI?)"
