@@ -278,24 +278,6 @@ void cmd_server_reply_module_list(struct conn *conn, struct request *request)
     reply_array(conn, 0);
 }
 
-void cmd_server_reply_empty_array(struct conn *conn, struct request *request)
-{
-    (void)request;
-    reply_array(conn, 0);
-}
-
-void cmd_server_reply_zero(struct conn *conn, struct request *request)
-{
-    (void)request;
-    reply_integer(conn, 0);
-}
-
-void cmd_server_reply_ok(struct conn *conn, struct request *request)
-{
-    (void)request;
-    reply_ok(conn);
-}
-
 void cmd_server_plan_shutdown(struct conn *conn, struct request *request)
 {
     (void)conn;

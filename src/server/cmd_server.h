@@ -9,5 +9,4 @@ handler_reply_fn cmd_server_reply_info, cmd_server_reply_config_get, cmd_server_
     cmd_server_reply_resetstat, cmd_server_reply_config_rewrite, cmd_server_reply_config_help,
     cmd_server_reply_time, cmd_server_reply_role, cmd_server_reply_memory_doctor,
     cmd_server_reply_memory_stats, cmd_server_reply_memory_help, cmd_server_reply_module_list,
-    cmd_server_reply_shutdown, cmd_server_reply_debug_sleep, cmd_server_reply_empty_array,
-    cmd_server_reply_zero, cmd_server_reply_ok;
+    cmd_server_reply_shutdown, cmd_server_reply_debug_sleep;
