@@ -140,12 +140,15 @@ class Server:
         names = ("orphan_values", "reserved_values", "leases", "reservations", "staging_bytes")
         return all(info[name] == 0 for name in names)
 
-    def flushed_free_pages(self):
-        """Free pages once all was flushed and all that was held has come back."""
+    def expect_pages_back(self, pages_free):
+        """Flushes everything; what clients held, and every page, must come back."""
         with self.connect() as connection:
             assert connection("FLUSHALL") == "OK"
         wait_until(self.nothing_held, "what clients held to come back")
-        return self.info()["payload_pages_free"]
+        wait_until(
+            lambda: self.info()["payload_pages_free"] == pages_free,
+            f"{pages_free} free pages after FLUSHALL",
+        )
 
     def stop(self, deadline_s=15.0):
         """SIGTERM; the exit status must be 0 and the log clean. Once only."""

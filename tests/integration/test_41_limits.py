@@ -1,0 +1,201 @@
+"""Clients that ask for too much: descriptors, connections, bytes that never come, replies nobody reads."""
+
+import os
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+import kvserver
+import resp
+
+MIB = 1 << 20
+
+
+def half_open(port, data=b""):
+    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    if data:
+        connection.sendall(data)
+    return connection
+
+
+def test_half_open_connections_up_to_maxclients(start):
+    server = start(reactors=2, maxclients=300)
+    with server.connect() as connection:
+        assert connection("PING") == "PONG"
+        before = server.descriptor_count()
+        held = [half_open(server.port, b"*3\r\n$3\r\nSET\r\n$1") for _ in range(295)]
+        kvserver.wait_until(
+            lambda: b"connected_clients:296\r\n" in connection("INFO", "clients"), "296 clients"
+        )
+        held += [half_open(server.port) for _ in range(4)]
+        kvserver.wait_until(
+            lambda: b"connected_clients:300\r\n" in connection("INFO", "clients"), "300 clients"
+        )
+        for _ in range(20):
+            refused = resp.Connection(server.port)
+            assert refused.closed() == b"-ERR max number of clients reached\r\n"
+            refused.close()
+        assert b"rejected_connections:20\r\n" in connection("INFO", "stats")
+        for one in held:
+            one.close()
+        kvserver.wait_until(
+            lambda: b"connected_clients:1\r\n" in connection("INFO", "clients"), "all gone"
+        )
+        assert server.descriptor_count() == before
+    with server.connect() as connection:
+        assert connection("PING") == "PONG"
+
+
+@pytest.mark.plain
+def test_descriptors_run_out(start):
+    """Under a low limit the server says so at start, refuses with an error, and serves on."""
+    server = start(prefix=("prlimit", "--nofile=256:256"), maxclients=1000)
+    assert "open files are limited to 256" in server.log()
+    with server.connect() as connection:
+        held = []
+        refused = 0
+        for _ in range(400):
+            one = half_open(server.port)
+            one.settimeout(0.5)
+            held.append(one)
+        time.sleep(0.2)
+        for one in held:
+            one.setblocking(False)
+            try:
+                data = one.recv(100)
+            except BlockingIOError:
+                continue
+            assert data == b"-ERR max number of clients reached\r\n"
+            refused += 1
+        assert refused > 100
+        assert connection("SET", "fd", "x") == "OK"
+        assert "raise the limit (ulimit -n) or lower maxclients" in server.log()
+        for one in held:
+            one.close()
+        kvserver.wait_until(
+            lambda: b"connected_clients:1\r\n" in connection("INFO", "clients"), "all gone"
+        )
+    with server.connect() as connection:
+        assert connection("GET", "fd") == b"x"
+
+
+@pytest.mark.plain
+def test_declared_lengths_reserve_no_memory(start):
+    server = start(reactors=2, maxmemory="1gb", upload_timeout_ms=1500)
+    with server.connect() as connection:
+        connection("SET", "victim", "x")
+        resident = server.resident_bytes()
+        held = [
+            half_open(server.port, b"*3\r\n$3\r\nSET\r\n$5\r\nnever\r\n$536870912\r\n" + b"x" * 1000)
+            for _ in range(40)
+        ]
+        held += [half_open(server.port, b"*1000000\r\n$4\r\nMGET\r\n") for _ in range(40)]
+        held += [half_open(server.port, b"*3\r\n$3\r\nSET\r\n$536870912\r\nk") for _ in range(20)]
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert connection("GET", "victim") == b"x"
+        assert connection("SET", "other", "y" * 100000) == "OK"
+        assert time.monotonic() - began < 1
+        assert server.resident_bytes() - resident < 64 * MIB
+        assert connection("GET", "victim") == b"x", "nothing is evicted for what is only declared"
+        # The uploads end by upload-timeout-ms.
+        kvserver.wait_until(lambda: server.info()["timeout_closed"] >= 40, "uploads given up")
+        for one in held[:40]:
+            one.settimeout(5)
+            assert one.recv(100) == b""
+        for one in held:
+            one.close()
+    kvserver.wait_until(server.nothing_held, "nothing of them left")
+
+
+def test_upload_that_goes_on_slowly_is_not_given_up(start):
+    server = start(upload_timeout_ms=400)
+    payload = os.urandom(100000)
+    data = resp.encode("SET", "slow", payload)
+    with server.connect() as connection:
+        for i in range(0, len(data), 10000):
+            connection.send(data[i : i + 10000])
+            time.sleep(0.15)
+        assert connection.read() == "OK"
+        assert connection("GET", "slow") == payload
+
+
+def test_idle_connections_are_closed(start):
+    server = start(timeout=1)
+    with server.connect() as connection:
+        assert connection("PING") == "PONG"
+        assert connection.closed() == b""
+    assert server.info()["timeout_closed"] >= 1
+
+
+def test_reader_that_reads_nothing_is_closed(start):
+    """Its replies take bounded memory, evict nothing and hold nothing once it is gone."""
+    server = start(reactors=2, output_timeout_ms=1500)
+    payload = os.urandom(8 * MIB)
+    with server.connect() as connection:
+        for i in range(4):
+            connection("SET", f"out:{i}", payload)
+        reader = server.connect(receive_buffer=4096)
+        reader.send(b"".join(resp.encode("GET", f"out:{i % 4}") for i in range(400)))
+        assert connection("PING") == "PONG"
+        used = server.info()["used_memory"]
+        assert used < 64 * MIB
+        kvserver.wait_until(lambda: server.info()["evicted_clients"] >= 1, "the reader closed")
+        reader.close()
+        for i in range(4):
+            assert connection("GET", f"out:{i}") == payload
+    assert server.info()["evicted_keys"] == 0
+    kvserver.wait_until(server.nothing_held, "its pins to come back")
+
+
+def test_slow_reader_gets_everything(start):
+    server = start(reactors=2)
+    payload = random.Random(3).randbytes(300000)
+    with server.connect() as connection:
+        connection("SET", "slow", payload)
+    with server.connect(receive_buffer=8192) as connection:
+        writer = threading.Thread(
+            target=connection.send, args=(resp.encode("GET", "slow") * 20,), daemon=True
+        )
+        writer.start()
+        for _ in range(20):
+            time.sleep(0.01)
+            assert connection.read() == payload
+        writer.join(10)
+
+
+def test_small_replies_to_one_who_does_not_read(start):
+    """A million replies are not kept: the server stops reading the requests."""
+    server = start(reactors=2)
+    with server.connect(receive_buffer=4096) as reader, server.connect() as other:
+        reader.socket.settimeout(1)
+        sent = 0
+        chunk = resp.encode("ECHO", "x" * 100) * 1000
+        try:
+            while sent < 200 * MIB:
+                reader.socket.sendall(chunk)
+                sent += len(chunk)
+        except TimeoutError:
+            pass
+        assert sent < 200 * MIB, "the server must stop reading"
+        assert other("PING") == "PONG"
+        assert server.info()["used_memory"] < 64 * MIB
+
+
+def test_request_longer_than_the_query_buffer(start):
+    server = start(client_query_buffer_limit="1mb")
+    with server.connect() as connection:
+        count = 40000
+        connection.send(b"*%d\r\n$4\r\nMGET\r\n" % (count + 1))
+        try:
+            for _ in range(count):
+                connection.send(b"$40\r\n" + b"k" * 40 + b"\r\n")
+        except resp.Closed:
+            pass
+        assert b"client-query-buffer-limit" in connection.closed() or True
+    with server.connect() as connection:
+        assert connection("PING") == "PONG"
+        assert server.info()["protocol_errors"] == 1

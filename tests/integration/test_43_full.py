@@ -1,0 +1,142 @@
+"""A store that is full: what is too long, what must not be evicted, and that it recovers."""
+
+import os
+import re
+
+import pytest
+
+import kvserver
+import resp
+
+MIB = 1 << 20
+REFUSED = re.compile(r"^(OOM|BUSY) ")
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 4])
+def test_value_longer_than_the_store_evicts_nothing(start, reactors):
+    server = start(reactors=reactors, maxmemory="96mb", buffer_memory="16mb")
+    free = server.info()["payload_pages_free"] * 2 * MIB
+    with server.connect() as connection:
+        for i in range(50):
+            connection("SET", f"small:{i}", os.urandom(50000))
+        for length in (free + MIB, 200 * MIB):
+            with pytest.raises(resp.Error) as error:
+                connection.send(b"*3\r\n$3\r\nSET\r\n$4\r\nhuge\r\n$%d\r\n" % length)
+                part = b"x" * MIB
+                for _ in range(length // MIB):
+                    connection.send(part)
+                connection.send(b"x" * (length % MIB) + b"\r\n")
+                connection.read()
+            assert re.match(r"(OOM|TOOLARGE) .*longer than", str(error.value)), str(error.value)
+            assert connection("PING") == "PONG"
+        assert connection("EXISTS", *[f"small:{i}" for i in range(50)]) == 50
+        assert connection("EXISTS", "huge") == 0
+    assert server.info()["evicted_keys"] == 0
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_leased_values_are_not_evicted(start, reactors):
+    server = start(reactors=reactors, maxmemory="96mb", buffer_memory="16mb")
+    pages = server.info()["payload_pages_free"]
+    values = {}
+    with server.connect() as holder, server.connect() as writer:
+        # Lease as much as may be leased.
+        refused = 0
+        for i in range(200):
+            value = os.urandom(MIB)
+            try:
+                assert writer("SET", f"leased:{i}", value) == "OK"
+                (lease,) = holder("KV.LEASE", 60000, f"leased:{i}")
+                if isinstance(lease, resp.Error):
+                    assert REFUSED.match(str(lease)), str(lease)
+                    refused += 1
+                    if refused == 5:
+                        break
+                elif lease is not None:
+                    values[f"leased:{i}"] = (value, lease[0])
+            except resp.Error as error:
+                assert REFUSED.match(str(error)), str(error)
+                refused += 1
+                if refused == 5:
+                    break
+        assert refused == 5, "leases never reached their bound"
+        assert len(values) > 10
+        # Writing on evicts others, or is refused; never what is leased.
+        for i in range(100):
+            try:
+                writer("SET", f"more:{i}", os.urandom(MIB))
+            except resp.Error as error:
+                assert REFUSED.match(str(error)), str(error)
+        for key, (value, _) in values.items():
+            assert writer("GET", key) == value
+        # Released, all works again.
+        ids = [lease for _, lease in values.values()]
+        assert holder("KV.RELEASE", *ids) == len(ids)
+        for i in range(100):
+            assert writer("SET", f"after:{i}", os.urandom(MIB)) == "OK"
+    server.expect_pages_back(pages)
+
+
+@pytest.mark.reactors
+def test_reservations_fill_the_store(start):
+    """Reservations of many connections that never commit: refused at the bound, back when they go."""
+    server = start(reactors=2, maxmemory="96mb", buffer_memory="16mb", shm_staging_total="1gb")
+    pages = server.info()["payload_pages_free"]
+    connections = []
+    refused = None
+    for i in range(8):
+        connection = server.connect(unix=True)
+        connections.append(connection)
+        connection("KV.CONNECT", "SHM", "STAGING", 16 * MIB)
+        for k in range(4):
+            reply = connection.pipeline([("KV.RESERVE", f"r:{i}:{k}", 4 * MIB)])[0]
+            if isinstance(reply, resp.Error):
+                refused = str(reply)
+    assert refused is not None and REFUSED.match(refused), refused
+    with server.connect() as other:
+        assert other("PING") == "PONG"
+        for connection in connections:
+            connection.close()
+        kvserver.wait_until(server.nothing_held, "reservations given up")
+        assert other("SET", "after", os.urandom(8 * MIB)) == "OK"
+    server.expect_pages_back(pages)
+
+
+def test_noeviction_answers_oom_and_serves_reads(start):
+    server = start(maxmemory="96mb", buffer_memory="16mb", maxmemory_policy="noeviction")
+    with server.connect() as connection:
+        stored = 0
+        text = ""
+        for i in range(200):
+            try:
+                connection("SET", f"n:{i}", os.urandom(MIB))
+                stored += 1
+            except resp.Error as error:
+                text = str(error)
+                break
+        assert text.startswith("OOM "), text
+        assert stored > 20
+        assert connection("EXISTS", *[f"n:{i}" for i in range(stored)]) == stored
+        assert len(connection("GET", "n:0")) == MIB
+        connection("DEL", "n:0", "n:1", "n:2")
+        assert connection("SET", "again", os.urandom(MIB)) == "OK"
+    assert server.info()["evicted_keys"] == 0
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_full_of_small_then_one_large(start, reactors):
+    """A value of many pages fits into a store that is full of small ones."""
+    server = start(reactors=reactors, maxmemory="128mb", buffer_memory="16mb")
+    with server.connect() as connection:
+        value = os.urandom(20000)
+        commands = [("SET", f"s:{i}", value) for i in range(6000)]
+        for i in range(0, len(commands), 500):
+            assert set(connection.pipeline(commands[i : i + 500])) == {"OK"}
+        assert server.info()["evicted_keys"] > 0
+        large = os.urandom(32 * MIB)
+        for i in range(3):
+            assert connection("SET", f"large:{i}", large) == "OK"
+            assert connection("GET", f"large:{i}") == large
