@@ -115,9 +115,12 @@ static bool make_metadata(struct server *server, const struct shares *shares, ch
 static bool make_payload(struct server *server, uint64_t size_bytes, char *error,
                          size_t error_capacity)
 {
+    /* Private memory gets transparent huge pages where memfds do not: a sixth less processor time
+     * for the kernel's copies of 1 MiB values. Shared only if somebody may map it. */
     struct region_config config = {.name = "kvasir-payload",
                                    .size_bytes = size_bytes,
-                                   .shared = true,
+                                   .shared = server->settings.shm &&
+                                             server->settings.unixsocket[0] != '\0',
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate,
                                    .progress = show_progress};
