@@ -68,6 +68,12 @@ struct value *index_find(const struct index *index, uint8_t database, struct sli
     return NULL;
 }
 
+void index_prefetch(const struct index *index, uint64_t hash, bool chain)
+{
+    struct value *const *bucket = &index->buckets[index_bucket(index, hash)];
+    __builtin_prefetch(chain ? (const void *)*bucket : (const void *)bucket);
+}
+
 void index_insert(struct index *index, struct value *value)
 {
     uint64_t bucket = index_bucket(index, value->hash);

@@ -157,6 +157,11 @@ static const struct shard_kind shard_kinds[] = {
     [OP_STAT] = {shard_read_stat, true},
 };
 
+void shard_prefetch(const struct shard *shard, uint64_t hash, bool second)
+{
+    index_prefetch(&shard->index, hash, second);
+}
+
 void shard_execute(struct shard *shard, struct op *op, const struct moment *now)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);

@@ -62,6 +62,10 @@ void shard_destroy(struct shard **shard_p);
 
 void shard_execute(struct shard *shard, struct op *op, const struct moment *now);
 
+/* Has what an op with this key's hash will look at first on its way from memory: call it for several
+ * ops, then again for the same with second, then execute them. Changes nothing. */
+void shard_prefetch(const struct shard *shard, uint64_t hash, bool second);
+
 /* The shard that gave out a grant id; any number comes back as some index, which may not exist. */
 uint32_t shard_of_grant(uint64_t grant_id);
 
