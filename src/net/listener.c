@@ -108,6 +108,15 @@ static bool unix_alive(const struct sockaddr_un *name)
     return alive;
 }
 
+/* What a server that was killed left behind; any other file stays, and bind fails. */
+static void remove_dead_socket(const char *path)
+{
+    struct stat facts;
+    if (lstat(path, &facts) == 0 && S_ISSOCK(facts.st_mode)) {
+        (void)unlink(path);
+    }
+}
+
 enum kvasir_status listener_open_unix(const char *path, uint32_t mode, int backlog, char *error,
                                       size_t error_capacity, int *descriptor_p)
 {
@@ -128,7 +137,7 @@ enum kvasir_status listener_open_unix(const char *path, uint32_t mode, int backl
         errno = EADDRINUSE;
         return fail(descriptor, path, error, error_capacity);
     }
-    (void)unlink(path);
+    remove_dead_socket(path);
     if (bind(descriptor, (const struct sockaddr *)&name, sizeof(name)) != 0 ||
         chmod(path, (mode_t)mode) != 0 || listen(descriptor, backlog) != 0) {
         return fail(descriptor, path, error, error_capacity);

@@ -33,6 +33,8 @@ static void block_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
+    /* A file size limit that payload memory would exceed is an error with a message. */
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
 static const char *pages_word(enum region_pages kind)

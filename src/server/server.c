@@ -182,6 +182,22 @@ static bool open_unix(struct server *server, char *error, size_t error_capacity)
                               error_capacity, &server->unix_listener) == KVASIR_OK;
 }
 
+/* The reactors share the port, so the kernel would let them share it with another server, too, and
+ * each would miss the other's keys. Looked at before memory is touched, which takes its time. */
+static bool port_is_ours(const struct server *server, char *error, size_t error_capacity)
+{
+    int probe;
+    if (server->port == 0) {
+        return true;
+    }
+    if (listener_open_tcp(server->settings.bind, server->port, false, 1, error, error_capacity,
+                          &probe) != KVASIR_OK) {
+        return false;
+    }
+    (void)close(probe);
+    return true;
+}
+
 enum kvasir_status server_create(const struct settings *settings, char *error,
                                  size_t error_capacity, struct server **server_p)
 {
@@ -204,7 +220,8 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
         (strcmp(settings->pin_reactors, "auto") == 0 && cores_available() > server->reactor_count);
     make_run_id(server->run_id);
     raise_descriptor_limit(settings);
-    if (!open_unix(server, error, error_capacity) || !make_memory(server, error, error_capacity)) {
+    if (!port_is_ours(server, error, error_capacity) || !open_unix(server, error, error_capacity) ||
+        !make_memory(server, error, error_capacity)) {
         goto fail;
     }
     server->mailbox = mailbox_create(server->reactor_count);

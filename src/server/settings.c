@@ -324,6 +324,13 @@ enum kvasir_status settings_read_file(struct settings *settings, const char *pat
         return KVASIR_NO_MEMORY;
     }
     length = fread(text, 1, FILE_BYTES_MAX + 1, file);
+    if (ferror(file) != 0) {
+        (void)snprintf(error, error_capacity, "cannot read the configuration file %s: %s", path,
+                       strerror(errno));
+        free(text);
+        (void)fclose(file);
+        return KVASIR_IO;
+    }
     (void)fclose(file);
     if (length > FILE_BYTES_MAX) {
         free(text);

@@ -130,6 +130,14 @@ class Server:
     def descriptor_count(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def is_stopped(self):
+        """Whether every thread is stopped by a signal."""
+        states = [
+            path.read_text().rsplit(")", 1)[1].split()[0]
+            for path in pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat")
+        ]
+        return set(states) == {"T"}
+
     def resident_bytes(self):
         fields = pathlib.Path(f"/proc/{self.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGESIZE")
