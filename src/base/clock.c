@@ -3,6 +3,7 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t id, int64_t units_per_second)
@@ -27,6 +28,10 @@ void clock_sleep_us(int64_t duration_us)
 {
     struct timespec left = {.tv_sec = duration_us / 1000000,
                             .tv_nsec = duration_us % 1000000 * 1000};
+    if (duration_us == 0) {
+        (void)sched_yield();
+        return;
+    }
     while (nanosleep(&left, &left) != 0 && errno == EINTR) {
     }
 }

@@ -13,5 +13,6 @@ struct moment clock_moment(void);
 int64_t clock_mono_us(void);
 /* Unix time in microseconds (TIME). */
 int64_t clock_wall_us(void);
-/* Stops the calling thread; 0 gives others the core. For draining and DEBUG SLEEP only. */
+/* Stops the calling thread; 0 lets another that waits for this core go first. Where a loop polls on
+ * purpose, and for DEBUG SLEEP. */
 void clock_sleep_us(int64_t duration_us);

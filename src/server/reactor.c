@@ -251,6 +251,7 @@ static void run_runnable(struct reactor *reactor)
 static bool may_sleep(struct reactor *reactor, bool flushed)
 {
     return flushed && list_empty(&reactor->runnable) && !reactor->draining &&
+           reactor->now.mono_us >= reactor->busy_until_us &&
            mailbox_sleep(reactor->server->mailbox, reactor->index);
 }
 
@@ -270,6 +271,9 @@ static void turn(struct reactor *reactor)
         loop_turn(reactor->loop, true);
         mailbox_wake(reactor->server->mailbox, reactor->index);
     } else {
+        if (reactor->now.mono_us < reactor->busy_until_us) {
+            clock_sleep_us(0); /* the client may need this very core to ask */
+        }
         loop_turn(reactor->loop, false);
     }
     reactor->now = clock_moment();

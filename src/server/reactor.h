@@ -100,6 +100,8 @@ struct reactor {
 
     struct reactor_metrics metrics;
     struct log_limit log_limit;
+    int64_t
+        busy_until_us; /* does not sleep before: a shared-memory client is likely to ask again */
     bool draining;
     bool drained; /* said so to main */
     bool closing_all;

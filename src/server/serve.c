@@ -230,6 +230,10 @@ static bool run(struct conn *conn)
 /* The batch's requests are answered: their input is used up. */
 static void finish(struct conn *conn)
 {
+    struct reactor *reactor = conn->reactor;
+    if (conn->staging != NULL && reactor->server->pinned) {
+        reactor->busy_until_us = reactor->now.mono_us + (int64_t)reactor->settings.busy_poll_us;
+    }
     batch_give(conn->reactor, &conn->batch);
     input_use(&conn->input, conn->parsed_bytes);
     conn->parsed_bytes = 0;
