@@ -90,6 +90,7 @@ CLIENT_SOURCES := $(if $(filter client,$(LAYERS)),$(wildcard src/client/*.c))
 SHARED_SOURCES := $(foreach l,base proto route,$(wildcard src/$(l)/*.c))
 UNIT_SOURCES := $(if $(TESTS),$(TESTS:%=tests/unit/test_%.c),$(wildcard tests/unit/test_*.c))
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
+TEST_MODULE_SOURCES := $(wildcard tests/modules/*.c)
 EXAMPLE_SOURCES := $(wildcard tests/examples/*.c)
 BENCH_SOURCES := $(wildcard bench/*.c)
 PUBLIC_HEADERS := $(wildcard src/include/kvasir/*.h)
@@ -105,6 +106,7 @@ TEST_OBJECTS := $(TEST_OBJECTS:%.c=$(BUILD)/test-obj/%.o)
 SERVER := $(if $(SERVER_MAIN),$(BUILD)/kvasir-server)
 LIBRARIES := $(if $(CLIENT_SOURCES),$(BUILD)/libkvasir.so $(BUILD)/libkvasir.a)
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
+TEST_MODULES := $(TEST_MODULE_SOURCES:tests/modules/%.c=$(BUILD)/test-modules/%.so)
 REPLAY_PROGRAMS := $(FUZZ_SOURCES:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(CLIENT_SOURCES),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
 BENCHES := $(if $(CLIENT_SOURCES),$(BENCH_SOURCES:%.c=$(BUILD)/%))
@@ -185,6 +187,13 @@ $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
 
+# Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
+$(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,MODULE,$@)$(CC) $(filter-out -Isrc,$(ALL_CFLAGS)) -fPIC -shared -MMD -MP $(ALL_LDFLAGS) $< -o $@
+
+$(BUILD)/tests/unit/test_loader: | $(TEST_MODULES)
+
 $(BUILD)/tests/fuzz/%: $(BUILD)/test-obj/tests/fuzz/%.o $(BUILD)/test-obj/tests/fuzz/replay.o \
 		$(BUILD)/test.a
 	@mkdir -p $(@D)
@@ -207,7 +216,7 @@ export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
 .PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz coverage
-test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) ## Run all tests: unit, fuzz replay, installation, integration, Python.
+test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python
 
 test-unit: $(UNIT_PROGRAMS) ## Run the unit tests (TESTS="spsc heap" picks programs).
@@ -219,7 +228,7 @@ test-fuzz: $(REPLAY_PROGRAMS) ## Replay the corpus of every fuzz target.
 test-install: all ## Install into an empty folder and build programs against it.
 	$(RUN_TESTS) install
 
-test-integration: all ## Run the tests of a real server with real clients.
+test-integration: all $(TEST_MODULES) ## Run the tests of a real server with real clients.
 	$(RUN_TESTS) integration
 
 test-python: all ## Run the tests of the Python package.
