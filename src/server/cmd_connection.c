@@ -1,6 +1,7 @@
 #include "server/cmd_connection.h"
 
 #include "server/cmd_client.h"
+#include "server/cmd_server.h"
 #include "server/reply.h"
 
 #include <string.h>
@@ -143,7 +144,7 @@ static bool parse_hello(struct conn *conn, const struct request *request, struct
     return true;
 }
 
-static void reply_greeting(struct conn *conn)
+static void reply_greeting(struct conn *conn, struct request *request)
 {
     reply_map(conn, 7);
     reply_text(conn, "server");
@@ -159,7 +160,7 @@ static void reply_greeting(struct conn *conn)
     reply_text(conn, "role");
     reply_text(conn, "master");
     reply_text(conn, "modules");
-    reply_array(conn, 0);
+    cmd_server_reply_module_list(conn, request);
 }
 
 void cmd_connection_reply_hello(struct conn *conn, struct request *request)
@@ -185,5 +186,5 @@ void cmd_connection_reply_hello(struct conn *conn, struct request *request)
     if (hello.version != 0) {
         conn->resp = (enum resp_version)hello.version;
     }
-    reply_greeting(conn);
+    reply_greeting(conn, request);
 }

@@ -98,7 +98,7 @@ static bool parse_put_option(struct conn *conn, struct request *request, uint32_
         if (slice_equal_nocase(value, "none")) {
             return true;
         }
-        request_refuse(request, "UNSUPPORTED no codec module is loaded; the only CODEC is none");
+        request_refuse(request, conn->reactor->server->codec_refusal);
         return false;
     }
     request_refuse(request, ERROR_SYNTAX);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/glob.h"
 #include "base/number.h"
+#include "plug/loader.h"
 #include "server/gather.h"
 #include "server/info.h"
 #include "server/reply.h"
@@ -274,8 +275,21 @@ void cmd_server_reply_role(struct conn *conn, struct request *request)
 
 void cmd_server_reply_module_list(struct conn *conn, struct request *request)
 {
+    const struct loader *modules = conn->reactor->server->modules;
     (void)request;
-    reply_array(conn, 0);
+    reply_array(conn, loader_count(modules));
+    for (unsigned i = 0; i < loader_count(modules); i++) {
+        struct loader_module module = loader_module(modules, i);
+        reply_map(conn, 4);
+        reply_text(conn, "name");
+        reply_text(conn, module.name);
+        reply_text(conn, "ver");
+        reply_integer(conn, module.version);
+        reply_text(conn, "path");
+        reply_text(conn, module.path);
+        reply_text(conn, "args");
+        reply_array(conn, 0);
+    }
 }
 
 void cmd_server_plan_shutdown(struct conn *conn, struct request *request)

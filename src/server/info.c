@@ -1,6 +1,7 @@
 #include "server/info.h"
 
 #include "base/number.h"
+#include "plug/loader.h"
 #include "server/conn.h"
 
 #include <stdarg.h>
@@ -323,6 +324,16 @@ static void section_cpu(struct writer *writer)
     }
 }
 
+static void section_modules(struct writer *writer)
+{
+    const struct loader *modules = writer->conn->reactor->server->modules;
+    for (unsigned i = 0; i < loader_count(modules); i++) {
+        struct loader_module module = loader_module(modules, i);
+        line(writer, "module:name=%s,ver=%u,api=%u,filters=0,usedby=[],using=[],options=[]",
+             module.name, (unsigned)module.version, KVASIR_MODULE_ABI_VERSION);
+    }
+}
+
 static void section_empty(struct writer *writer)
 {
     (void)writer;
@@ -352,7 +363,7 @@ static const struct {
     {"Server", section_server},     {"Clients", section_clients},
     {"Memory", section_memory},     {"Persistence", section_persistence},
     {"Stats", section_stats},       {"Replication", section_replication},
-    {"CPU", section_cpu},           {"Modules", section_empty},
+    {"CPU", section_cpu},           {"Modules", section_modules},
     {"Errorstats", section_empty},  {"Cluster", section_cluster},
     {"Keyspace", section_keyspace},
 };

@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "net/chunk.h"
 #include "net/listener.h"
+#include "plug/loader.h"
 #include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
@@ -198,6 +199,29 @@ static bool port_is_ours(const struct server *server, char *error, size_t error_
     return true;
 }
 
+/* A module that is refused is no reason not to start. */
+static bool load_modules(struct server *server, char *error, size_t error_capacity)
+{
+    char codecs[128];
+    server->modules = loader_create(SERVER_VERSION);
+    if (server->modules == NULL) {
+        (void)snprintf(error, error_capacity, "out of memory for modules");
+        return false;
+    }
+    (void)loader_load_list(server->modules, server->settings.loadmodule);
+    if (registry_names(loader_registry(server->modules), REGISTRY_CODEC, 0, codecs,
+                       sizeof(codecs)) == 0) {
+        (void)snprintf(server->codec_refusal, sizeof(server->codec_refusal),
+                       "UNSUPPORTED no codec module is loaded; the only CODEC is none");
+    } else {
+        (void)snprintf(server->codec_refusal, sizeof(server->codec_refusal),
+                       "UNSUPPORTED codecs are loaded (%s), but the server does not use them yet; "
+                       "the only CODEC is none",
+                       codecs);
+    }
+    return true;
+}
+
 enum kvasir_status server_create(const struct settings *settings, char *error,
                                  size_t error_capacity, struct server **server_p)
 {
@@ -221,7 +245,8 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     make_run_id(server->run_id);
     raise_descriptor_limit(settings);
     if (!port_is_ours(server, error, error_capacity) || !open_unix(server, error, error_capacity) ||
-        !make_memory(server, error, error_capacity)) {
+        !make_memory(server, error, error_capacity) ||
+        !load_modules(server, error, error_capacity)) {
         goto fail;
     }
     server->mailbox = mailbox_create(server->reactor_count);
@@ -324,6 +349,7 @@ void server_destroy(struct server **server_p)
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         reactor_destroy(&server->reactors[i]);
     }
+    loader_destroy(&server->modules);
     mailbox_destroy(&server->mailbox);
     pages_destroy(&server->payload);
     pages_destroy(&server->metadata);

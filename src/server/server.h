@@ -19,6 +19,7 @@
 #define SERVER_METADATA_UNIT_BYTES 16U
 #define SERVER_REACTORS_MAX        64
 
+struct loader;
 struct reactor;
 
 struct server {
@@ -30,9 +31,11 @@ struct server {
     struct region *metadata_region;                /* owned */
     struct pages *payload;                         /* owned */
     struct pages *metadata;                        /* owned */
+    struct loader *modules;                        /* owned; read-only while reactors run */
     int unix_listener;                             /* owned; shared by all reactors; -1: none */
     int done_descriptor; /* owned eventfd: each reactor adds 1 when it has drained */
     char run_id[41];
+    char codec_refusal[256]; /* the error reply to CODEC with any other word than none */
     char executable[256];
     char config_file[256];
     int64_t start_wall_ms;
