@@ -145,7 +145,7 @@ class Server:
     def nothing_held(self):
         """Whether nothing of any client is left but sealed values."""
         info = self.info()
-        names = ("orphan_values", "reserved_values", "leases", "reservations", "staging_bytes")
+        names = ("orphan_values", "reserved_values", "leases", "reservations")
         return all(info[name] == 0 for name in names)
 
     def expect_pages_back(self, pages_free):
@@ -153,6 +153,7 @@ class Server:
         with self.connect() as connection:
             assert connection("FLUSHALL") == "OK"
         wait_until(self.nothing_held, "what clients held to come back")
+        wait_until(lambda: self.info()["staging_bytes"] == 0, "staging areas to go")
         wait_until(
             lambda: self.info()["payload_pages_free"] == pages_free,
             f"{pages_free} free pages after FLUSHALL",
