@@ -1,7 +1,8 @@
 #pragma once
 /* reactor – one thread with its loop, its connections and its shard of the keys. The structure is
- * open to the server layer: every unit of it works on the reactor it is handed, and never on another,
- * to which it can only send mail. Owns its loop, listeners, connections, shard and pools. */
+ * open to the server layer: every unit of it works on the reactor it is handed. On another it does
+ * nothing but a burst of ops through its shard's gate (reactor_shard_borrow), read its counters and
+ * what never changes, and send it mail. Owns its loop, listeners, connections, shard and pools. */
 
 #include "base/clock.h"
 #include "base/gate.h"

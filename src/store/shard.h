@@ -1,6 +1,6 @@
 #pragma once
 /* shard – one core's part of the keyspace: index, expiry, eviction, pins, grants, over this core's
- * runs of the common payload pages. Used by one thread; knows no sockets, no clock, no protocol: time
+ * runs of the common payload pages. Used by one thread at a time; knows no sockets, no clock, no protocol: time
  * is an argument. Owns values and grants; borrows the page pools.
  *
  * What shard_execute leaves in op.status:
