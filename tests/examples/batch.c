@@ -36,8 +36,8 @@ static enum kvasir_status store(struct kvasir_client *client, uint8_t *blocks)
     for (int i = 0; i < STORED; i++) {
         memset(items[i].segment.iov_base, 'a' + i, BLOCK_BYTES);
     }
-    /* A block that is there already does not travel again; each block's parent is the one before
-     * it, so that eviction takes the chain from its end. */
+    /* A block that is there already stays as it is, and by shared memory is not copied again; each block
+     * names the one before it as its parent. */
     struct kvasir_put_options options = {.only_if_absent = true, .checksum = true, .chain = true};
     enum kvasir_status status = kvasir_put_batch(client, items, STORED, &options, 0);
     for (int i = 0; status == KVASIR_OK && i < STORED; i++) {
