@@ -100,8 +100,9 @@ class Server:
         try:
             wait_until(self._ready, "the server to start", 20.0)
         except AssertionError as reason:
+            log = self.log()
             self.kill()
-            raise AssertionError(f"{reason}\n{self.log()}") from None
+            raise AssertionError(f"{reason}\n{log}") from None
 
     def _ready(self):
         assert self.process.poll() is None, f"ended with {self.process.returncode}"
@@ -166,8 +167,9 @@ class Server:
         try:
             status = self.process.wait(deadline_s * SLOW)
         except subprocess.TimeoutExpired:
+            log = self.log()
             self.kill()
-            raise AssertionError(f"SIGTERM did not end the server\n{self.log()}") from None
+            raise AssertionError(f"SIGTERM did not end the server\n{log}") from None
         log = self.log()
         self._forget()
         assert not TROUBLE.search(log), log

@@ -61,6 +61,7 @@ def test_bad_arguments(name):
         ("loglevel " + "x" * 5000 + "\n", ["line 1", "loglevel"]),
         ("#" + "x" * (1 << 20) + "\n", ["longer than 1 MiB"]),
     ],
+    ids=["unknown", "size", "no value", "nul", "long word", "long file"],
 )
 def test_bad_file(tmp_path, text, words):
     path = tmp_path / "kvasir.conf"
