@@ -240,12 +240,13 @@ static bool is_blank(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r';
 }
 
-/* Cuts one line (terminated) into name and value; false: neither blank nor "name value". */
-static bool split_line(char *line, struct slice *name, struct slice *value)
+/* Cuts one line into name and value; false: neither blank nor "name value". */
+static bool split_line(const char *line, size_t length_bytes, struct slice *name,
+                       struct slice *value)
 {
-    char *at = line;
-    char *end = line + strlen(line);
-    while (is_blank(*at)) {
+    const char *at = line;
+    const char *end = line + length_bytes;
+    while (at < end && is_blank(*at)) {
         at++;
     }
     while (end > at && is_blank(end[-1])) {
@@ -273,14 +274,14 @@ static bool split_line(char *line, struct slice *name, struct slice *value)
     return true;
 }
 
-enum kvasir_status settings_read_text(struct settings *settings, char *text, size_t length_bytes,
-                                      char *error, size_t error_capacity)
+enum kvasir_status settings_read_text(struct settings *settings, const char *text,
+                                      size_t length_bytes, char *error, size_t error_capacity)
 {
     unsigned number = 0;
     size_t start = 0;
     while (start < length_bytes) {
-        char *line = text + start;
-        char *end = memchr(line, '\n', length_bytes - start);
+        const char *line = text + start;
+        const char *end = memchr(line, '\n', length_bytes - start);
         size_t line_bytes = end != NULL ? (size_t)(end - line) : length_bytes - start;
         struct slice name;
         struct slice value;
@@ -290,8 +291,8 @@ enum kvasir_status settings_read_text(struct settings *settings, char *text, siz
         if (end == NULL && line_bytes == 0) {
             break;
         }
-        line[line_bytes] = '\0';
-        if (strlen(line) != line_bytes || !split_line(line, &name, &value)) {
+        if (memchr(line, '\0', line_bytes) != NULL ||
+            !split_line(line, line_bytes, &name, &value)) {
             (void)snprintf(error, error_capacity, "line %u: expected 'name value'", number);
             return KVASIR_INVALID;
         }

@@ -39,8 +39,8 @@ ATTR_MUST_USE enum kvasir_status settings_set(struct settings *settings, struct 
  * and reason. KVASIR_OK, KVASIR_NOT_FOUND, KVASIR_IO, KVASIR_INVALID, KVASIR_TOO_LARGE. */
 ATTR_MUST_USE enum kvasir_status settings_read_file(struct settings *settings, const char *path,
                                                     char *error, size_t error_capacity);
-/* The same for text in memory, which is changed. */
-ATTR_MUST_USE enum kvasir_status settings_read_text(struct settings *settings, char *text,
+/* The same for text in memory. */
+ATTR_MUST_USE enum kvasir_status settings_read_text(struct settings *settings, const char *text,
                                                     size_t length_bytes, char *error,
                                                     size_t error_capacity);
 

@@ -1,8 +1,7 @@
 """Servers for the tests, and which tests run under which sanitizer."""
 
-import pytest
-
 import kvserver
+import pytest
 
 
 def pytest_configure(config):

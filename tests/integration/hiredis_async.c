@@ -36,7 +36,8 @@ static void get_done(redisAsyncContext *context, void *reply, void *argument)
     const redisReply *got = reply;
     require(got != NULL && got->type == REDIS_REPLY_STRING, "a string comes back");
     require((intptr_t)argument == client->answered, "replies in order");
-    require(atoi(got->str) == client->number * REQUESTS + client->answered, "the value set");
+    require(strtol(got->str, NULL, 10) == client->number * REQUESTS + client->answered,
+            "the value set");
     client->answered++;
     if (client->answered == REQUESTS) {
         redisAsyncDisconnect(context);
@@ -87,7 +88,7 @@ int main(int argc, char **argv)
     require(timer != NULL && event_add(timer, &limit) == 0, "timer");
     static struct client clients[CONNECTIONS];
     for (int i = 0; i < CONNECTIONS; i++) {
-        begin(&clients[i], base, atoi(argv[1]), i);
+        begin(&clients[i], base, (int)strtol(argv[1], NULL, 10), i);
     }
     int left = CONNECTIONS;
     while (left > 0) {

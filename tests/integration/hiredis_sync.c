@@ -77,7 +77,7 @@ static void test_pipeline(redisContext *context)
         require(redisGetReply(context, &reply) == REDIS_OK, context->errstr);
         const redisReply *got = reply;
         require(got->type == (i % 2 == 0 ? REDIS_REPLY_STATUS : REDIS_REPLY_STRING), "type");
-        require(i % 2 == 0 || atoi(got->str) == i / 2, "replies in order");
+        require(i % 2 == 0 || strtol(got->str, NULL, 10) == i / 2, "replies in order");
         freeReplyObject(reply);
     }
 }
@@ -113,7 +113,7 @@ static void run(redisContext *context)
 int main(int argc, char **argv)
 {
     require(argc == 3, "usage: hiredis_sync PORT SOCKET");
-    run(redisConnect("127.0.0.1", atoi(argv[1])));
+    run(redisConnect("127.0.0.1", (int)strtol(argv[1], NULL, 10)));
     run(redisConnectUnix(argv[2]));
     (void)printf("hiredis_sync: ok\n");
     return 0;

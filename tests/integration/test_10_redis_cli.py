@@ -4,9 +4,8 @@ import re
 import shutil
 import subprocess
 
-import pytest
-
 import kvserver
+import pytest
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("redis-cli") and shutil.which("redis-benchmark")),
@@ -140,7 +139,7 @@ def test_benchmark(start, options):
         check=True,
         text=True,
     )
-    rates = dict(re.findall(r'^"([A-Z_]+)[^"]*","([\d.]+)"', out.stdout, re.M))
+    rates = dict(re.findall(r'^"([A-Z_]+)[^"]*","([\d.]+)"', out.stdout, re.MULTILINE))
     assert {"SET", "GET", "INCR", "MSET", "PING_INLINE", "PING_MBULK"} <= set(rates), out.stdout
     assert all(float(rate) > 0 for rate in rates.values())
     assert "rror" not in out.stdout + out.stderr

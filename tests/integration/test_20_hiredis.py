@@ -4,9 +4,8 @@ import os
 import pathlib
 import subprocess
 
-import pytest
-
 import kvserver
+import pytest
 
 HERE = pathlib.Path(__file__).parent
 

@@ -5,9 +5,8 @@ import os
 import random
 import threading
 
-import pytest
-
 import kvserver
+import pytest
 
 redis = pytest.importorskip("redis")
 
@@ -91,8 +90,9 @@ def test_values_of_64_mib(start):
             for key in ("big:1", "big:2"):
                 got = client.get(key)
                 assert hashlib.sha256(got).digest() == hashlib.sha256(payload).digest()
-            assert client.getrange("big:1", 33 * MIB - 5, 33 * MIB + 4) == (
-                payload[33 * MIB - 5 : 33 * MIB + 5]
+            assert (
+                client.getrange("big:1", 33 * MIB - 5, 33 * MIB + 4)
+                == (payload[33 * MIB - 5 : 33 * MIB + 5])
             )
 
 
@@ -135,9 +135,9 @@ def test_pool_shared_by_threads(shared):
 def test_password_and_database(start):
     server = start(reactors=2, requirepass="secret")
     for password in ("wrong", None):
-        with redis.Redis(port=server.port, password=password, retry=None) as client:
-            with pytest.raises(redis.AuthenticationError):
-                client.ping()
+        client = redis.Redis(port=server.port, password=password, retry=None)
+        with client, pytest.raises(redis.AuthenticationError):
+            client.ping()
     for protocol in (2, 3):
         with redis.Redis(port=server.port, password="secret", db=5, protocol=protocol) as client:
             assert client.set("a", protocol)

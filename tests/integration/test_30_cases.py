@@ -6,9 +6,8 @@ import pathlib
 import subprocess
 import sys
 
-import pytest
-
 import kvserver
+import pytest
 
 CASES = pathlib.Path(os.environ.get("KVASIR_CASES", kvserver.ROOT.parent / "shared/cases"))
 AREAS = ("protocol", "resp3", "auth", "values", "expiry", "scan", "net", "clients")

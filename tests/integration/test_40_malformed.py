@@ -4,7 +4,6 @@ import os
 import random
 
 import pytest
-
 import resp
 
 # What is sent, and how the error must begin.

@@ -6,9 +6,8 @@ import socket
 import threading
 import time
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 MIB = 1 << 20

@@ -7,9 +7,8 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 pytestmark = pytest.mark.reactors

@@ -3,9 +3,8 @@
 import os
 import re
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 MIB = 1 << 20

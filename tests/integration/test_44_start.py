@@ -4,9 +4,8 @@ import os
 import socket
 import subprocess
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 SMALL = ["--maxmemory", "96mb", "--populate", "no"]
@@ -146,7 +145,9 @@ def test_socket_path_that_is_a_file(tmp_path):
 
 def test_log_and_pid_files_that_cannot_be_written(tmp_path):
     refused([*NO_TCP, tmp_path / "s", "--logfile", "/nonexistent/log"], ["/nonexistent/log"])
-    refused([*NO_TCP, tmp_path / "s", "--pidfile", "/nonexistent/pid", *SMALL], ["/nonexistent/pid"])
+    refused(
+        [*NO_TCP, tmp_path / "s", "--pidfile", "/nonexistent/pid", *SMALL], ["/nonexistent/pid"]
+    )
 
 
 def test_maxmemory_larger_than_the_machine(tmp_path):
@@ -178,5 +179,7 @@ def test_socket_folder_of_another_user(tmp_path):
 def test_help_and_version():
     said = subprocess.run([kvserver.BINARY, "--help"], capture_output=True, check=True, text=True)
     assert "--maxmemory" in said.stdout and "default" in said.stdout
-    said = subprocess.run([kvserver.BINARY, "--version"], capture_output=True, check=True, text=True)
+    said = subprocess.run(
+        [kvserver.BINARY, "--version"], capture_output=True, check=True, text=True
+    )
     assert said.stdout.startswith("kvasir-server ")

@@ -5,9 +5,8 @@ import signal
 import threading
 import time
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 pytestmark = pytest.mark.reactors

@@ -2,9 +2,8 @@
 
 import random
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 MIB = 1 << 20

@@ -4,9 +4,8 @@ import os
 import random
 import threading
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 pytestmark = pytest.mark.reactors
@@ -210,6 +209,7 @@ def test_counters_of_many_threads(start):
     for thread in threads:
         thread.join()
     with server.connect() as connection:
-        assert connection("MGET", *[f"c:{i}" for i in range(5)]) == [
-            b"%d" % (threads_count * each)
-        ] * 5
+        assert (
+            connection("MGET", *[f"c:{i}" for i in range(5)])
+            == [b"%d" % (threads_count * each)] * 5
+        )

@@ -8,11 +8,9 @@ import mmap
 import os
 import subprocess
 import sys
-import time
-
-import pytest
 
 import kvserver
+import pytest
 import resp
 
 pytestmark = pytest.mark.reactors
@@ -132,8 +130,18 @@ def test_another_user_is_denied(start):
 
     def ask():
         python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", code]
-        return subprocess.run([*command, str(server.socket)], capture_output=True, check=True).stdout
+        command = [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            python,
+            "-c",
+            code,
+        ]
+        return subprocess.run(
+            [*command, str(server.socket)], capture_output=True, check=True
+        ).stdout
 
     assert ask().startswith(b"-DENIED user id 65534 may not use shared memory; add it to shm-uid")
     with server.connect() as connection:
@@ -160,12 +168,19 @@ def test_payload_cannot_be_written(server):
         library = ctypes.CDLL(None, use_errno=True)
         library.mmap.restype = ctypes.c_void_p
         address = library.mmap(
-            None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, memory.region_fd,
+            None,
+            ctypes.c_size_t(4096),
+            mmap.PROT_READ,
+            mmap.MAP_SHARED,
+            memory.region_fd,
             ctypes.c_long(0),
         )
-        assert library.mprotect(
-            ctypes.c_void_p(address), ctypes.c_size_t(4096), mmap.PROT_READ | mmap.PROT_WRITE
-        ) == -1
+        assert (
+            library.mprotect(
+                ctypes.c_void_p(address), ctypes.c_size_t(4096), mmap.PROT_READ | mmap.PROT_WRITE
+            )
+            == -1
+        )
         assert ctypes.get_errno() == errno.EACCES
         library.munmap(ctypes.c_void_p(address), ctypes.c_size_t(4096))
 
@@ -339,10 +354,10 @@ def test_many_reservations(server):
 
 def test_all_staging_of_a_reactor(start):
     server = start(shm_staging_total="4mb")
-    with Memory(server, "STAGING", 2 * MIB), Memory(server, "STAGING", 2 * MIB):
-        with server.connect(unix=True) as connection:
-            error = connection.error("KV.CONNECT", "SHM", "STAGING", BLOCK)
-            assert error.startswith("BUSY ") and "shm-staging-total" in error
+    half = ("STAGING", 2 * MIB)
+    with Memory(server, *half), Memory(server, *half), server.connect(unix=True) as connection:
+        error = connection.error("KV.CONNECT", "SHM", "STAGING", BLOCK)
+        assert error.startswith("BUSY ") and "shm-staging-total" in error
     kvserver.wait_until(lambda: server.info()["staging_bytes"] == 0, "the areas to go")
     with Memory(server, "STAGING", 4 * MIB) as memory:
         assert memory("PING") == "PONG"
@@ -419,5 +434,3 @@ def test_pipelined_puts(server):
         for lease, value in zip(leases, values):
             assert memory.read(lease[3]) == value
         assert memory("KV.RELEASE", *[lease[0] for lease in leases[:40]]) == 40
-
-

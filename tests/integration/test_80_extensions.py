@@ -3,9 +3,8 @@
 import os
 import time
 
-import pytest
-
 import kvserver
+import pytest
 import resp
 
 pytestmark = pytest.mark.reactors
