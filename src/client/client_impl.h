@@ -26,7 +26,7 @@ struct kvasir_client {
     struct endpoint shared;        /* any reactor answers there */
     struct link *links[GREETING_REACTORS_MAX]; /* owned */
     uint32_t link_count;
-    uint32_t home; /* the link for what is not worth spreading: see job.c */
+    uint32_t home;        /* the link for what is not worth spreading: see job.c */
     struct list requests; /* active, oldest first */
     struct list finished; /* submitted ones that the caller has not seen */
     uint32_t request_count;
