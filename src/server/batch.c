@@ -61,6 +61,7 @@ struct batch *batch_take(struct reactor *reactor, struct conn *conn)
         }
         return NULL;
     }
+    list_remove(&conn->batch_link); /* or it would be woken in the place of one that still waits */
     batch->conn = conn;
     batch->request_count = 0;
     batch->request_first = 0;
@@ -122,8 +123,10 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
     uint16_t index = (uint16_t)batch->op_count;
     struct batch_op *added = &batch->ops[index];
     check(batch->op_count < BATCH_OPS_MAX);
-    added->op = (struct op){
-        .kind = (uint8_t)kind, .database = batch->conn->database, .owner = batch->conn->id};
+    added->op = (struct op){.kind = (uint8_t)kind,
+                            .database = batch->conn->database,
+                            .flags = batch->conn->no_touch ? OP_READ_NO_TOUCH : 0,
+                            .owner = batch->conn->id};
     added->next = BATCH_OP_NONE;
     added->shard = (uint16_t)shard;
     if (part->first == BATCH_OP_NONE) {

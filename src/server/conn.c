@@ -171,10 +171,12 @@ static bool make_room(struct conn *conn)
     if (input_make_room(&conn->input, room, conn->reactor->settings.query_buffer_limit)) {
         return true;
     }
-    if (have + room > conn->reactor->settings.query_buffer_limit) {
-        protocol_failure(conn, "Protocol error: request is longer than client-query-buffer-limit");
+    /* Without a chunk the timer tries again; a request that outgrew its chunk would hold what it has
+     * for ever while others like it wait for the same. */
+    if (have > 0) {
+        protocol_failure(conn, "Protocol error: requests are longer than "
+                               "client-query-buffer-limit, this one alone or all together");
     }
-    /* Else there is no buffer just now: the timer tries again. */
     return false;
 }
 
@@ -319,9 +321,9 @@ void conn_tick(struct conn *conn)
                (settings->timeout > 0 && quiet_ms > (int64_t)settings->timeout * 1000)) {
         metric_add(&conn->reactor->metrics.timeout_closed, 1);
         conn_kill(conn);
-    } else if (conn->readable || conn->budget_bytes == 0) {
-        conn->budget_bytes = TURN_BUDGET_BYTES;
-        conn_advance(conn);
+    } else if (conn->readable || list_linked(&conn->batch_link)) {
+        /* Not at once: what it does may end the connection that is looked at next. */
+        conn_run_later(conn);
     }
 }
 
