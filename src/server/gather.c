@@ -82,6 +82,7 @@ static bool one_done(struct reactor *reactor, struct gather *gather)
     if (gather->waiting > 0) {
         return false;
     }
+    reactor->errand_count--;
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
         gather->failed = gather->failed || gather->answers[i].other < 0;
     }
@@ -105,6 +106,7 @@ bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *
 {
     gather->batch = batch;
     gather->waiting = gather->reactor_count;
+    reactor->errand_count++;
     if (batch != NULL) {
         batch->waiting++;
     }

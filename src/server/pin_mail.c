@@ -17,6 +17,7 @@ static struct pin_mail *pin_mail_take(struct reactor *reactor)
         check(pins != NULL);
     }
     *pins = (struct pin_mail){.origin = reactor->index};
+    reactor->errand_count++;
     return pins;
 }
 
@@ -83,6 +84,7 @@ void pin_mail_returned(struct reactor *reactor, struct pin_mail *pins)
 {
     pins->next_free = reactor->free_pins;
     reactor->free_pins = pins;
+    reactor->errand_count--;
 }
 
 void pin_mail_fini(struct reactor *reactor)

@@ -183,19 +183,20 @@ static void begin_drain(struct reactor *reactor)
     }
 }
 
-/* Connections with nothing under way are closed; true: none is left. */
+/* Connections with nothing under way are closed; true: none is left, and nothing of theirs is on its
+ * way to another reactor, which could leave before it gets there. */
 static bool drain(struct reactor *reactor)
 {
     list_foreach_safe (cursor, after, &reactor->conns) {
         struct conn *conn = list_entry(cursor, struct conn, link);
         bool busy = (conn->batch != NULL && conn->batch->waiting > 0) ||
                     conn->output.pending_bytes > 0 || conn->upload.state != UPLOAD_NONE ||
-                    conn->readable;
+                    conn->readable || list_linked(&conn->batch_link);
         if (!busy || reactor->closing_all) {
             conn_kill(conn);
         }
     }
-    return list_empty(&reactor->conns) && list_empty(&reactor->dead);
+    return list_empty(&reactor->conns) && list_empty(&reactor->dead) && reactor->errand_count == 0;
 }
 
 static void on_control(void *argument, unsigned events)
@@ -260,11 +261,11 @@ static void turn(struct reactor *reactor)
     bool flushed;
     reactor_receive(reactor);
     run_runnable(reactor);
-    pin_mail_flush(reactor);
     conn_bury(reactor);
     if (reactor->draining && drain(reactor)) {
         say_drained(reactor);
     }
+    pin_mail_flush(reactor); /* the dead gave theirs back, too */
     flushed = mailbox_flush(reactor->server->mailbox, reactor->index);
     metric_add(&reactor->metrics.turns, 1);
     if (may_sleep(reactor, flushed)) {

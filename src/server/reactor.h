@@ -96,6 +96,7 @@ struct reactor {
     struct pin_mail *free_pins;
     struct pin_mail **open_pins; /* per shard: being filled during this turn */
     struct list stalled;         /* batch parts that wait for pages from other shards */
+    uint32_t errand_count;       /* pin mails and gathers that are filled or out */
     bool reclaiming;             /* other shards were asked and have not all answered */
     uint32_t reclaim_tries;
 
