@@ -24,9 +24,14 @@ void chunk_pool_init(struct chunk_pool *pool, uint32_t reserve_count, uint32_t c
     }
 }
 
+void chunk_pool_allow_large(struct chunk_pool *pool, uint64_t large_bytes_max)
+{
+    pool->large_bytes_max = large_bytes_max;
+}
+
 void chunk_pool_fini(struct chunk_pool *pool)
 {
-    check(pool->taken_count == 0);
+    check(pool->taken_count == 0 && pool->large_bytes == 0);
     while (pool->free != NULL) {
         struct chunk *chunk = pool->free;
         pool->free = chunk->next;

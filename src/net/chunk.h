@@ -20,11 +20,15 @@ struct chunk_pool {
     struct chunk *free; /* owned */
     uint32_t free_count;
     uint32_t taken_count;
-    uint32_t count_max; /* taken and free together */
+    uint32_t count_max;   /* taken and free together */
+    uint64_t large_bytes; /* memory of inputs that outgrew a chunk; see input.c */
+    uint64_t large_bytes_max;
 };
 
 /* Takes reserve_count chunks from the system now. */
 void chunk_pool_init(struct chunk_pool *pool, uint32_t reserve_count, uint32_t count_max);
+/* Bytes that inputs may hold beyond chunks, all together; none before this is said. */
+void chunk_pool_allow_large(struct chunk_pool *pool, uint64_t large_bytes_max);
 /* Every chunk must have come back. */
 void chunk_pool_fini(struct chunk_pool *pool);
 

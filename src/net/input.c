@@ -15,7 +15,8 @@ static void release_memory(struct input *input)
 {
     if (input->chunk != NULL) {
         chunk_give(input->pool, &input->chunk);
-    } else {
+    } else if (input->data != NULL) {
+        input->pool->large_bytes -= input->capacity_bytes;
         free(input->data);
     }
     *input = (struct input){.pool = input->pool};
@@ -42,11 +43,16 @@ static bool take_chunk(struct input *input)
 static bool grow(struct input *input, size_t capacity_bytes)
 {
     size_t length = input_length(input);
-    uint8_t *data = fault_hit("net.input") ? NULL : malloc(capacity_bytes);
     struct chunk_pool *pool = input->pool;
+    uint8_t *data;
+    if (pool->large_bytes + capacity_bytes > pool->large_bytes_max || fault_hit("net.input")) {
+        return false;
+    }
+    data = malloc(capacity_bytes);
     if (data == NULL) {
         return false;
     }
+    pool->large_bytes += capacity_bytes;
     if (length > 0) {
         memcpy(data, input_begin(input), length);
     }

@@ -1,5 +1,6 @@
 #include "server/cmd_server.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/glob.h"
 #include "base/number.h"
@@ -143,19 +144,7 @@ static enum log_level level_of(const char *word)
     return strcmp(word, "debug") == 0 ? LOG_DEBUG : LOG_INFO;
 }
 
-static void config_run(struct reactor *reactor, struct gather *gather, uint32_t index)
-{
-    const struct settings *settings = gather->pointer;
-    bool policy_changed =
-        strcmp(settings->maxmemory_policy, reactor->settings.maxmemory_policy) != 0;
-    (void)index;
-    reactor->settings = *settings;
-    if (policy_changed) {
-        shard_set_policy(reactor->shard, policy_find(settings->maxmemory_policy));
-    }
-}
-
-/* Applies the pairs to a copy; false: error says why not. */
+/* Applies the pairs; false: error says why not, and some may have been applied. */
 static bool apply_pairs(struct settings *settings, const struct request *request, char *error,
                         size_t error_capacity)
 {
@@ -168,30 +157,40 @@ static bool apply_pairs(struct settings *settings, const struct request *request
     return true;
 }
 
+/* Each reactor applies the pairs, not a copy of them all: two CONFIG SETs at once lose nothing. The
+ * request and its arguments stay where they are until all have answered. */
+static void config_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    char error[GATHER_ARGUMENT_BYTES];
+    (void)index;
+    check(apply_pairs(&reactor->settings, gather->pointer, error, sizeof(error)));
+    shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
+}
+
 void cmd_server_plan_config_set(struct conn *conn, struct request *request)
 {
-    struct settings *changed;
+    struct settings *tried;
     struct gather *gather;
     if (request->arg_count % 2 != 0) {
         request_refuse(request, "ERR wrong number of arguments for 'config|set' command");
         return;
     }
-    changed = malloc(sizeof(*changed));
+    tried = malloc(sizeof(*tried));
     gather = gather_create(conn->reactor, config_run, NULL);
-    if (changed == NULL || gather == NULL) {
-        free(changed);
+    if (tried == NULL || gather == NULL) {
+        free(tried);
         gather_destroy(&gather);
         request_refuse(request, ERROR_NO_MEMORY);
         return;
     }
-    *changed = conn->reactor->settings;
-    if (!apply_pairs(changed, request, (char *)gather->argument, sizeof(gather->argument))) {
-        free(changed);
+    *tried = conn->reactor->settings;
+    if (apply_pairs(tried, request, (char *)gather->argument, sizeof(gather->argument))) {
+        gather->pointer = request;
+        start(conn, request, gather);
+    } else {
         request->gather = gather; /* never begun: it only holds the sentence */
-        return;
     }
-    gather->pointer = changed;
-    start(conn, request, gather);
+    free(tried);
 }
 
 void cmd_server_reply_config_set(struct conn *conn, struct request *request)
@@ -202,7 +201,6 @@ void cmd_server_reply_config_set(struct conn *conn, struct request *request)
         log_set_level(level_of(conn->reactor->settings.loglevel));
         reply_ok(conn);
     }
-    free(request->gather->pointer);
     gather_destroy(&request->gather);
 }
 

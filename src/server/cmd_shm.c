@@ -44,6 +44,7 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
     struct reactor *reactor = conn->reactor;
     const struct server *server = reactor->server;
     uint64_t bytes;
+    uint64_t left;
     int descriptors[OUTPUT_DESCRIPTOR_COUNT];
     if (!slice_equal_nocase(request->args[1], "shm")) {
         reply_error(conn, "UNSUPPORTED this server offers KV.CONNECT SHM only");
@@ -56,10 +57,14 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
         reply_error(conn, "EXISTS the connection has shared memory already");
         return;
     }
+    left = server->staging_bytes_max - reactor->shm_staging_bytes;
+    bytes = bytes < left ? bytes : left; /* what was asked for is a wish */
     bytes = bytes / SHM_BLOCK_BYTES * SHM_BLOCK_BYTES;
-    if (reactor->shm_staging_bytes + bytes > reactor->settings.shm_staging_total) {
-        reply_errorf(conn, "BUSY staging areas take all of shm-staging-total %llu already",
-                     (unsigned long long)reactor->settings.shm_staging_total);
+    if (bytes == 0) {
+        reply_errorf(conn,
+                     "BUSY staging areas take all of this reactor's %llu bytes "
+                     "(shm-staging-total)",
+                     (unsigned long long)server->staging_bytes_max);
         return;
     }
     if (!shm_staging_open(conn, bytes)) {

@@ -399,6 +399,7 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     init_lists(reactor);
     random_init(&reactor->random, (uint64_t)reactor->now.wall_ms + index);
     chunk_pool_init(&reactor->chunks, CHUNKS_AT_START, (uint32_t)server->buffer_chunks_max);
+    chunk_pool_allow_large(&reactor->chunks, server->settings.query_buffer_limit);
     reactor->open_pins = calloc(server->reactor_count, sizeof(*reactor->open_pins));
     reactor->loop = loop_create();
     reactor->shard = make_shard(reactor);

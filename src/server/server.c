@@ -22,8 +22,10 @@
 #include <unistd.h>
 
 /* Automatic shares of maxmemory. */
-#define SHARE_DIVISOR    16
-#define BUFFER_BYTES_MIN (16ULL << 20)
+#define SHARE_DIVISOR     16
+#define BUFFER_BYTES_MIN  (16ULL << 20)
+#define STAGING_DIVISOR   8
+#define STAGING_BYTES_MAX (2ULL << 30)
 /* Tables of payload pages take at most this part of the payload (pages_bookkeeping_bytes). */
 #define PAYLOAD_TABLE_DIVISOR 128
 /* A reactor with fewer batches would serve hardly anybody at a time. */
@@ -63,18 +65,36 @@ static void show_progress(void *argument, size_t done_bytes, size_t total_bytes)
 struct shares {
     uint64_t metadata_bytes;
     uint64_t buffer_bytes;
+    uint64_t staging_bytes;
 };
 
 static bool no_room(const struct server *server, const struct shares *shares, char *error,
                     size_t error_capacity)
 {
-    (void)snprintf(error, error_capacity,
-                   "maxmemory %llu leaves no room for payload beside metadata-memory %llu and "
-                   "buffer-memory %llu (at least 2 MiB and 16 MiB): raise maxmemory",
-                   (unsigned long long)server->settings.maxmemory,
-                   (unsigned long long)shares->metadata_bytes,
-                   (unsigned long long)shares->buffer_bytes);
+    (void)snprintf(
+        error, error_capacity,
+        "maxmemory %llu leaves no room for payload beside metadata-memory %llu, "
+        "buffer-memory %llu (at least 16 MiB) and shm-staging-total %llu: raise maxmemory",
+        (unsigned long long)server->settings.maxmemory, (unsigned long long)shares->metadata_bytes,
+        (unsigned long long)shares->buffer_bytes, (unsigned long long)shares->staging_bytes);
     return false;
+}
+
+static bool offers_shm(const struct settings *settings)
+{
+    return settings->shm && settings->unixsocket[0] != '\0';
+}
+
+static uint64_t share_of_staging(const struct settings *settings)
+{
+    uint64_t share = settings->maxmemory / STAGING_DIVISOR;
+    if (!offers_shm(settings)) {
+        return 0;
+    }
+    if (settings->shm_staging_total != 0) {
+        return settings->shm_staging_total;
+    }
+    return share < STAGING_BYTES_MAX ? share : STAGING_BYTES_MAX;
 }
 
 static struct shares divide_memory(const struct settings *settings)
@@ -86,6 +106,7 @@ static struct shares divide_memory(const struct settings *settings)
     return (struct shares){
         .metadata_bytes = metadata > 0 ? metadata : SERVER_PAYLOAD_PAGE_BYTES,
         .buffer_bytes = buffers < BUFFER_BYTES_MIN ? BUFFER_BYTES_MIN : buffers,
+        .staging_bytes = share_of_staging(settings),
     };
 }
 
@@ -120,8 +141,7 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
      * for the kernel's copies of 1 MiB values. Shared only if somebody may map it. */
     struct region_config config = {.name = "kvasir-payload",
                                    .size_bytes = size_bytes,
-                                   .shared = server->settings.shm &&
-                                             server->settings.unixsocket[0] != '\0',
+                                   .shared = offers_shm(&server->settings),
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate,
                                    .progress = show_progress};
@@ -144,7 +164,9 @@ static bool make_memory(struct server *server, char *error, size_t error_capacit
         return false;
     }
     divide_buffers(server, shares.buffer_bytes);
-    taken = shares.metadata_bytes + pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes;
+    server->staging_bytes_max = shares.staging_bytes / server->reactor_count;
+    taken = shares.metadata_bytes + pages_bookkeeping_bytes(server->metadata) +
+            shares.buffer_bytes + shares.staging_bytes;
     if (total < taken + 2 * SERVER_PAYLOAD_PAGE_BYTES) {
         return no_room(server, &shares, error, error_capacity);
     }

@@ -42,6 +42,7 @@ struct server {
     int64_t start_mono_us;
     uint64_t buffer_chunks_max; /* per reactor */
     uint64_t batches_max;       /* per reactor */
+    uint64_t staging_bytes_max; /* per reactor */
     bool pinned;                /* reactors are bound to cores */
     uint16_t port;              /* as bound */
 };

@@ -25,6 +25,7 @@ struct fixture {
 static void setup(struct fixture *fixture)
 {
     chunk_pool_init(&fixture->pool, 0, 2);
+    chunk_pool_allow_large(&fixture->pool, 16U << 20);
     input_init(&fixture->input, &fixture->pool);
 }
 
@@ -142,9 +143,26 @@ static void test_input_agrees_with_a_plain_buffer(void **state)
     teardown(&fixture);
 }
 
+static void test_input_shares_a_bound_on_long_requests(void **state)
+{
+    struct fixture fixture;
+    struct input other;
+    (void)state;
+    setup(&fixture);
+    input_init(&other, &fixture.pool);
+    assert_true(input_make_room(&fixture.input, 10U << 20, 64U << 20));
+    assert_false(input_make_room(&other, 1U << 20, 64U << 20));
+    input_fini(&fixture.input);
+    assert_true(input_make_room(&other, 1U << 20, 64U << 20));
+    input_fini(&other);
+    assert_int_equal(fixture.pool.large_bytes, 0);
+    teardown(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_input_shares_a_bound_on_long_requests),
         cmocka_unit_test(test_input_holds_no_memory_while_empty),
         cmocka_unit_test(test_input_grows_to_its_bound_only),
         cmocka_unit_test(test_input_without_a_chunk_is_refused),
