@@ -11,7 +11,6 @@ cd "$(dirname "$0")/.." || exit 2
 build=$(realpath -m "${KVASIR_BUILD:-build/gcc-release}")
 export KVASIR_BUILD="$build"
 export PYTHONDONTWRITEBYTECODE=1
-export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$PWD/tests/integration/tsan.supp"
 venv="${XDG_CACHE_HOME:-$HOME/.cache}/kvasir/venv-integration"
 limit_s=${KVASIR_INTEGRATION_LIMIT_S:-1500}
 passed=0 failed=0 skipped=0

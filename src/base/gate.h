@@ -1,7 +1,7 @@
 #pragma once
 /* gate – lets one of several cores at a time work on something for a moment, such as a shard. The
  * owner waits for it (others are inside only for a bounded burst of work); everybody else only tries,
- * and sends the owner a message when the gate is taken. Embedded; on a cache line of its own.
+ * and sends the owner a message when the gate is taken. Embedded, best where no other core writes beside it.
  *
  * Why not messages alone: a hop to another reactor and back costs two wake-ups, about 8 µs of
  * processor time where the work itself takes 0.2; with the gate two reactors on two cores serve as
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 struct gate {
-    ATTR_ALIGNED(CACHE_LINE_BYTES) _Atomic unsigned taken;
+    _Atomic unsigned taken;
 };
 
 void gate_init(struct gate *gate);

@@ -32,10 +32,10 @@ struct loop *loop_create(void)
     if (loop == NULL || config == NULL) {
         goto fail;
     }
-    /* The loop has one thread, tells the time by itself, and never adds the same descriptor twice. */
+    /* One thread, which tells the time by itself. No list of changes (EPOLL_USE_CHANGELIST): what it
+     * puts off would reach the kernel after the descriptor was closed, and is another's by then. */
     (void)event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
     (void)event_config_set_flag(config, EVENT_BASE_FLAG_NO_CACHE_TIME);
-    (void)event_config_set_flag(config, EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST);
     loop->base = event_base_new_with_config(config);
     if (loop->base == NULL) {
         goto fail;

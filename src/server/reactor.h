@@ -67,7 +67,7 @@ struct reactor {
     struct settings settings; /* this reactor's copy */
     struct loop *loop;        /* owned */
     struct shard *shard;      /* owned; touched inside the gate only */
-    struct gate shard_gate;
+    ATTR_ALIGNED(CACHE_LINE_BYTES) struct gate shard_gate;
     uint32_t shard_depth; /* this thread's nested entries into its own gate */
     struct moment now;    /* read once a turn */
     struct random random;
