@@ -31,8 +31,7 @@ static void on_ready(void *argument, unsigned events)
     if ((events & LOOP_WRITE) != 0) {
         conn->writable = true;
     }
-    conn->budget_bytes = TURN_BUDGET_BYTES;
-    conn_advance(conn);
+    conn_run_later(conn); /* the loop may have slept: the next turn knows what time it is */
 }
 
 static void init_lists(struct conn *conn)
