@@ -123,6 +123,10 @@ static void send_output(struct conn *conn)
                           pin_mail_release_output, reactor, &sent);
     metric_add(&reactor->metrics.bytes_out, sent);
     conn->bytes_out += sent;
+    if (sent > 0) {
+        conn->active_us = reactor->now.mono_us;
+        conn->budget_bytes -= sent < conn->budget_bytes ? (uint32_t)sent : conn->budget_bytes;
+    }
     if (status == KVASIR_CLOSED) {
         conn_kill(conn);
         return;

@@ -70,7 +70,7 @@ struct conn {
     uint32_t budget_bytes; /* left of this turn */
 
     int64_t created_us;
-    int64_t active_us;  /* last byte read */
+    int64_t active_us;  /* last byte read or sent */
     int64_t blocked_us; /* since when output stands still; 0: it does not */
     uint64_t bytes_in, bytes_out, commands;
     const struct command *last_command; /* NULL: none yet */
