@@ -147,12 +147,13 @@ static void send_output(struct conn *conn)
 /* ---- receiving ---- */
 
 /* How much may be read now. After an upload the next request is expected to look like the last: only
- * its header is read into the buffer, so that its payload goes straight to where it belongs. */
+ * its header is read into the buffer, so that its payload goes straight to where it belongs. What has
+ * become twice as long is another sort of request. */
 static size_t read_length(const struct conn *conn)
 {
     size_t room = input_room(&conn->input);
-    if (conn->header_bytes > 0) {
-        size_t have = input_length(&conn->input);
+    size_t have = input_length(&conn->input);
+    if (have < 2 * (size_t)conn->header_bytes) {
         size_t want = have < conn->header_bytes ? conn->header_bytes - have : conn->header_bytes;
         return want < room ? want : room;
     }
@@ -320,7 +321,8 @@ void conn_tick(struct conn *conn)
         (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) {
         metric_add(&conn->reactor->metrics.output_limit_closed, 1);
         conn_kill(conn);
-    } else if ((uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
+    } else if (upload_is_too_slow(conn) ||
+               (uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
                (settings->timeout > 0 && quiet_ms > (int64_t)settings->timeout * 1000)) {
         metric_add(&conn->reactor->metrics.timeout_closed, 1);
         conn_kill(conn);

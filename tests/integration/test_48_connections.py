@@ -3,6 +3,8 @@
 import time
 
 import kvserver
+import pytest
+import resp
 
 MIB = 1 << 20
 
@@ -28,3 +30,26 @@ def test_who_reads_slowly_is_not_idle(start):
             connection.socket.recv(65536)
             time.sleep(0.001)
         assert server.info()["timeout_closed"] == 0
+
+
+@pytest.mark.plain
+def test_request_of_another_form_after_an_upload_is_read_in_one_piece(start):
+    """After an upload only a header's length is read at a time, as long as it may be a header."""
+    server = start(reactors=1)
+    pairs = [word for i in range(2000) for word in (f"m:{i}", b"y" * 10000)]
+    request = resp.encode("MSET", *pairs)
+    with server.connect() as connection:
+
+        def seconds():
+            began = time.monotonic()
+            connection.send(request)
+            assert connection.read() == "OK"
+            return time.monotonic() - began
+
+        seconds()
+        plain = min(seconds() for _ in range(3))
+        after = []
+        for _ in range(3):
+            connection("SET", "long", b"x" * 20000)
+            after.append(seconds())
+    assert min(after) < 4 * plain
