@@ -210,11 +210,15 @@ static void answer_planned(struct conn *conn, struct batch *batch)
     batch_drop_results(conn->reactor, batch);
 }
 
-/* Plans and answers rounds until one must wait. True: the batch is finished. */
+/* Plans and answers rounds until one must wait, for shards or (batch->waiting is 0) until the replies
+ * so far are sent. True: the batch is finished. */
 static bool run(struct conn *conn)
 {
     struct batch *batch = conn->batch;
     while (batch->request_first < batch->request_count) {
+        if (conn->output.pending_bytes > CONN_OUTPUT_HIGH_BYTES) {
+            return false;
+        }
         batch->waiting = 1; /* what is done at once does not call back */
         plan(conn, batch);
         (void)batch_dispatch(conn->reactor, batch);
@@ -248,6 +252,17 @@ static void finish(struct conn *conn)
     }
 }
 
+/* Begins with the batch's requests or goes on with them. */
+static enum serve_result serve_batch(struct conn *conn)
+{
+    if (run(conn)) {
+        finish(conn);
+        return SERVE_ON;
+    }
+    /* Nobody calls back when it only waits for its replies to be sent: the caller sees to that. */
+    return conn->batch->waiting > 0 ? SERVE_WAIT : SERVE_ON;
+}
+
 void serve_batch_done(struct conn *conn)
 {
     struct batch *batch = conn->batch;
@@ -259,14 +274,15 @@ void serve_batch_done(struct conn *conn)
         return;
     }
     answer_planned(conn, batch);
-    if (run(conn)) {
-        finish(conn);
-    }
+    (void)serve_batch(conn);
 }
 
 enum serve_result serve_requests(struct conn *conn)
 {
     enum reader_result result = conn->parse_result;
+    if (conn->batch != NULL) {
+        return serve_batch(conn); /* its replies so far are sent */
+    }
     conn->parse_result = READER_MORE;
     if (result == READER_MORE) {
         if (input_length(&conn->input) == 0) {
@@ -281,11 +297,7 @@ enum serve_result serve_requests(struct conn *conn)
             if (result == READER_BULK || result == READER_ERROR) {
                 conn->parse_result = (uint8_t)result;
             }
-            if (!run(conn)) {
-                return SERVE_WAIT;
-            }
-            finish(conn);
-            return SERVE_ON;
+            return serve_batch(conn);
         }
         finish(conn);
     }

@@ -53,3 +53,18 @@ def test_request_of_another_form_after_an_upload_is_read_in_one_piece(start):
             connection("SET", "long", b"x" * 20000)
             after.append(seconds())
     assert min(after) < 4 * plain
+
+
+def test_mget_of_more_than_the_buffers_hold(start):
+    """12 MiB of buffers; the answer is sent while it is made."""
+    server = start(reactors=2)
+    count, payload = 20000, b"x" * 2000
+    with server.connect() as connection:
+        for first in range(0, count, 1000):
+            pairs = [word for i in range(first, first + 1000) for word in (f"k:{i}", payload)]
+            assert connection("MSET", *pairs) == "OK"
+        connection.send(resp.encode("MGET", *(f"k:{i}" for i in range(count))))
+        time.sleep(0.5)  # it does not read: the buffers must not fill up
+        assert server.info()["buffer_bytes"] < 4 * MIB
+        assert connection.read() == [payload] * count
+        assert connection("PING") == "PONG"
