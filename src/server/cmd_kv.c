@@ -256,19 +256,22 @@ void cmd_kv_reply_match(struct conn *conn, struct request *request)
     }
 }
 
-/* ---- KV.LEASE, KV.RELEASE ---- */
+/* ---- KV.LEASE: request->number is the time; KV.RELEASE ---- */
 
 void cmd_kv_plan_lease(struct conn *conn, struct request *request)
 {
-    uint64_t ms;
     uint32_t i = request->next_arg != 0 ? request->next_arg : 2;
-    if (!parse_ms(conn, request, request->args[1], &ms)) {
-        return;
+    uint64_t ms;
+    if (request->next_arg == 0) {
+        if (!parse_ms(conn, request, request->args[1], &ms)) {
+            return;
+        }
+        request->number = (int64_t)ms; /* lease-max-ms may change before the next round */
     }
     request->round_arg = i;
     for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
         struct op *op = batch_add_op(conn->batch, request, OP_LEASE, request->args[i]);
-        op->deadline_us = conn->reactor->now.mono_us + (int64_t)ms * 1000;
+        op->deadline_us = conn->reactor->now.mono_us + request->number * 1000;
         conn->grant_shards |= UINT64_C(1) << conn->batch->ops[conn->batch->op_count - 1].shard;
     }
     request->more = i < request->arg_count;

@@ -58,7 +58,8 @@ struct conn {
     bool closing;
     bool dead;
     bool is_unix;
-    bool yielded; /* the batch waits for nothing but this connection's next turn */
+    bool upload_waits; /* in reactor->upload_waiters, by batch_link */
+    bool yielded;      /* the batch waits for nothing but this connection's next turn */
     bool authenticated;
     bool reply_off;  /* CLIENT REPLY OFF */
     bool reply_skip; /* CLIENT REPLY SKIP: the next one */

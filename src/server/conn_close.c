@@ -26,6 +26,7 @@ void conn_kill(struct conn *conn)
         conn->batch->waiting--;
     }
     list_remove(&conn->run_link);
+    upload_stop_waiting(conn);
     list_remove(&conn->batch_link);
     loop_unwatch(&conn->watch);
     (void)close(conn->descriptor);

@@ -278,6 +278,8 @@ static void section_stats(struct writer *writer)
     number(writer, "total_error_replies", COUNTED(totals, command_errors));
     number(writer, "protocol_errors", COUNTED(totals, protocol_errors));
     number(writer, "timeout_closed", COUNTED(totals, timeout_closed));
+    number(writer, "uploads_under_way_bytes",
+           COUNTED(totals, uploads_short_bytes) + COUNTED(totals, uploads_long_bytes));
     number(writer, "upload_bytes", COUNTED(totals, upload_bytes));
     number(writer, "copied_bytes", COUNTED(totals, copied_bytes));
     number(writer, "values", totals->facts.values);

@@ -6,6 +6,7 @@
 #include "server/conn.h"
 #include "server/conn_end.h"
 #include "server/pin_mail.h"
+#include "server/shed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -165,11 +166,13 @@ static void on_tick(void *argument)
            clock_mono_us() - reactor->now.mono_us < TICK_US_MAX) {
     }
     reactor_shard_leave(reactor);
+    upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     reactor->ticks++;
     if (reactor->ticks % CONN_TICKS == 0) {
         tick_conns(reactor);
         publish(reactor);
     }
+    shed_if_short(reactor);
     if (!list_empty(&reactor->stalled) && !reactor->reclaiming) {
         batch_resume_stalled(reactor);
     }
@@ -325,6 +328,13 @@ static bool open_listeners(struct reactor *reactor, char *error, size_t error_ca
         if (settings->reactor_ports) {
             uint64_t base =
                 settings->reactor_port_base != 0 ? settings->reactor_port_base : settings->port + 1;
+            if (base + reactor->index > UINT16_MAX) {
+                (void)snprintf(error, error_capacity,
+                               "reactor %u's own port would be %llu: choose a lower "
+                               "reactor-port-base, or reactor-ports no",
+                               reactor->index, (unsigned long long)base + reactor->index);
+                return false;
+            }
             reactor->own_port = (uint16_t)(base + reactor->index);
             if (listener_open_tcp(settings->bind, reactor->own_port, false, backlog, error,
                                   error_capacity, &descriptor) != KVASIR_OK ||
@@ -372,6 +382,7 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->conns);
     list_init(&reactor->runnable);
     list_init(&reactor->batch_waiters);
+    list_init(&reactor->upload_waiters);
     list_init(&reactor->dead);
     list_init(&reactor->free_batches);
     list_init(&reactor->stalled);

@@ -55,6 +55,8 @@ struct reactor_metrics {
     struct metric connections_now, connections_total, connections_rejected;
     struct metric commands, command_errors, bytes_in, bytes_out;
     struct metric upload_bytes, copied_bytes;
+    struct metric uploads_short_bytes, uploads_long_bytes; /* declared by uploads under way */
+    struct metric uploads_waiting;
     struct metric output_limit_closed, timeout_closed, protocol_errors;
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric chunks_taken, retries_for_pages;
@@ -83,10 +85,11 @@ struct reactor {
     struct loop_watch *mailbox_watch;
     struct loop_timer *timer;
 
-    struct list conns;         /* owned */
-    struct list runnable;      /* have something to do without a new event */
-    struct list batch_waiters; /* wait for a free batch */
-    struct list dead;          /* to be freed at the end of the turn */
+    struct list conns;          /* owned */
+    struct list runnable;       /* have something to do without a new event */
+    struct list batch_waiters;  /* wait for a free batch */
+    struct list upload_waiters; /* wait until other uploads end */
+    struct list dead;           /* to be freed at the end of the turn */
     uint64_t next_conn;
     uint32_t conn_count;
 

@@ -79,6 +79,7 @@ bool shm_staging_open(struct conn *conn, uint64_t size_bytes)
     if (staging == NULL) {
         goto fail;
     }
+    staging->descriptor = -1;
     staging->size_bytes = size_bytes;
     staging->block_count = (uint32_t)(size_bytes / SHM_BLOCK_BYTES);
     staging->owners = calloc(staging->block_count, sizeof(*staging->owners));
@@ -99,7 +100,7 @@ fail:
     reply_errorf(conn, "OOM no staging area of %llu bytes: %s", (unsigned long long)size_bytes,
                  strerror(errno));
     if (staging != NULL) {
-        if (staging->owners != NULL && staging->descriptor >= 0) {
+        if (staging->descriptor >= 0) {
             (void)close(staging->descriptor);
         }
         free(staging->owners);

@@ -14,6 +14,9 @@
 /* One read takes at most so much, so that a turn stays short. */
 #define READ_BYTES_MAX  (1U << 20)
 #define READ_PIECES_MAX 8
+/* While others wait, an upload must get on at this rate, once it has had a while to begin. */
+#define SLOW_BYTES_PER_S (1U << 20)
+#define SLOW_AFTER_US    1000000
 /* Payload nobody wants is read through a buffer of this size. */
 #define DISCARD_BYTES (16U << 10)
 
@@ -29,17 +32,80 @@ bool upload_wanted(const struct conn *conn)
            handlers_find(command->id)->payload_arg == reader->bulk_index;
 }
 
+/* A declared length is only a claim. Uploads under way may hold half of the payload memory together,
+ * or one longer value nearly all of it, and short ones a quarter of their own, so that claims alone
+ * cannot evict the store and long ones do not hold up short ones. Who must wait makes uploads that do
+ * not get on give way: see upload_is_too_slow. */
+static bool admitted(const struct conn *conn)
+{
+    const struct server *server = conn->reactor->server;
+    uint64_t payload = region_size_bytes(server->payload_region);
+    uint64_t wanted = conn->reader.bulk_bytes;
+    uint64_t declared = 0;
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        const struct reactor_metrics *metrics = &server->reactors[i]->metrics;
+        declared += metric_get(wanted <= UPLOAD_SHORT_BYTES_MAX ? &metrics->uploads_short_bytes
+                                                                : &metrics->uploads_long_bytes);
+    }
+    if (wanted <= UPLOAD_SHORT_BYTES_MAX) {
+        return declared + wanted <= payload / 4;
+    }
+    return declared + wanted <= payload / 2 || (wanted > payload / 2 && declared <= payload / 4);
+}
+
+static struct metric *claims_of(struct conn *conn)
+{
+    struct reactor_metrics *metrics = &conn->reactor->metrics;
+    return conn->upload.declared_bytes <= UPLOAD_SHORT_BYTES_MAX ? &metrics->uploads_short_bytes
+                                                                 : &metrics->uploads_long_bytes;
+}
+
+static void drop_claim(struct conn *conn)
+{
+    metric_sub(claims_of(conn), conn->upload.declared_bytes);
+    conn->upload.declared_bytes = 0;
+}
+
+bool upload_is_too_slow(const struct conn *conn)
+{
+    const struct server *server = conn->reactor->server;
+    const struct upload *upload = &conn->upload;
+    int64_t age_us = conn->reactor->now.mono_us - upload->begun_us;
+    uint64_t got = upload->declared_bytes - upload->left_bytes;
+    uint64_t waiting = 0;
+    if (upload->state != UPLOAD_RECEIVING || age_us < SLOW_AFTER_US ||
+        got >= (uint64_t)age_us / 1000000 * SLOW_BYTES_PER_S) {
+        return false;
+    }
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        waiting += metric_get(&server->reactors[i]->metrics.uploads_waiting);
+    }
+    return waiting > 0;
+}
+
 bool upload_begin(struct conn *conn)
 {
     struct upload *upload = &conn->upload;
     struct op *op;
     uint64_t offset = upload->payload_offset;
+    if (!admitted(conn)) {
+        if (!list_linked(&conn->batch_link)) {
+            list_push_back(&conn->reactor->upload_waiters, &conn->batch_link);
+            metric_add(&conn->reactor->metrics.uploads_waiting, 1);
+            conn->upload_waits = true;
+        }
+        return false;
+    }
     conn->batch = batch_take(conn->reactor, conn);
     if (conn->batch == NULL) {
         return false;
     }
-    *upload = (struct upload){
-        .state = UPLOAD_RESERVING, .payload_offset = offset, .left_bytes = conn->reader.bulk_bytes};
+    *upload = (struct upload){.state = UPLOAD_RESERVING,
+                              .payload_offset = offset,
+                              .left_bytes = conn->reader.bulk_bytes,
+                              .declared_bytes = conn->reader.bulk_bytes,
+                              .begun_us = conn->reactor->now.mono_us};
+    metric_add(claims_of(conn), upload->declared_bytes);
     conn->batch->for_upload = true;
     op = batch_add_op(conn->batch, NULL, OP_RESERVE, conn->args[1]);
     op->put.length_bytes = upload->left_bytes;
@@ -52,12 +118,39 @@ bool upload_begin(struct conn *conn)
     return true;
 }
 
+void upload_stop_waiting(struct conn *conn)
+{
+    if (conn->upload_waits) {
+        conn->upload_waits = false;
+        list_remove(&conn->batch_link);
+        metric_sub(&conn->reactor->metrics.uploads_waiting, 1);
+    }
+}
+
+void upload_wake_waiters(struct reactor *reactor)
+{
+    while (!list_empty(&reactor->upload_waiters)) {
+        struct conn *conn = list_entry(reactor->upload_waiters.next, struct conn, batch_link);
+        upload_stop_waiting(conn);
+        conn_run_later(conn);
+    }
+}
+
+/* Its memory is the store's now, or free again. */
+static void end_upload(struct conn *conn)
+{
+    drop_claim(conn);
+    conn->upload.state = UPLOAD_NONE;
+    upload_wake_waiters(conn->reactor);
+}
+
 void upload_reserved(struct conn *conn, const struct op *op)
 {
     struct upload *upload = &conn->upload;
     check(upload->state == UPLOAD_RESERVING);
     upload->failure = op->status;
     if (op->status != KVASIR_OK) {
+        drop_claim(conn); /* it holds nothing */
         upload->state = UPLOAD_DISCARDING;
         return;
     }
@@ -201,7 +294,7 @@ struct value *upload_take(struct conn *conn)
     struct value *value = conn->upload.value;
     check(conn->upload.state == UPLOAD_READY);
     conn->upload.value = NULL;
-    conn->upload.state = UPLOAD_NONE;
+    end_upload(conn);
     return value;
 }
 
@@ -211,5 +304,5 @@ void upload_abandon(struct conn *conn)
         pin_mail_release(conn->reactor, conn->upload.shard, conn->upload.value);
         conn->upload.value = NULL;
     }
-    conn->upload.state = UPLOAD_NONE;
+    end_upload(conn);
 }

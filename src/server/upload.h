@@ -15,7 +15,11 @@
 
 struct conn;
 struct op;
+struct reactor;
 struct value;
+
+/* Longer uploads are admitted separately. */
+#define UPLOAD_SHORT_BYTES_MAX (1U << 20)
 
 enum upload_state {
     UPLOAD_NONE,
@@ -33,13 +37,16 @@ struct upload {
     struct value *value;         /* owned pin; NULL while discarding */
     struct layout_cursor cursor; /* next byte to fill */
     uint64_t left_bytes;
+    int64_t begun_us;
+    uint64_t declared_bytes; /* counted in the reactor's metrics until the upload ends */
     uint64_t payload_offset; /* of the payload in the unfinished request */
 };
 
 /* True when the bulk that the reader announced can be uploaded (it is the value of a SET-like
  * command and nothing speaks against it so far). */
 bool upload_wanted(const struct conn *conn);
-/* Begins; the connection waits for the shard or goes on at once. False: there is no batch just now. */
+/* Begins; the connection waits for the shard or goes on at once. False: not just now; the
+ * connection is called again. */
 bool upload_begin(struct conn *conn);
 /* The reservation came back. */
 void upload_reserved(struct conn *conn, const struct op *op);
@@ -49,5 +56,11 @@ void upload_copy(struct upload *upload, const uint8_t *from, size_t length_bytes
 bool upload_advance(struct conn *conn);
 /* Takes the filled value over, for the committing op; NULL when it was discarded. */
 struct value *upload_take(struct conn *conn);
+/* Others wait for memory that this one claims and does not fill. */
+bool upload_is_too_slow(const struct conn *conn);
+/* This one waits no longer; nothing when it does not. */
+void upload_stop_waiting(struct conn *conn);
+/* Uploads that had to wait for others may go on. */
+void upload_wake_waiters(struct reactor *reactor);
 /* The connection ends: gives the memory back. */
 void upload_abandon(struct conn *conn);

@@ -167,7 +167,7 @@ void shard_execute(struct shard *shard, struct op *op, const struct moment *now)
     CHECK_MAGIC(shard, SHARD_MAGIC);
     check(op->kind < ARRAY_COUNT(shard_kinds));
     const struct shard_kind *kind = &shard_kinds[op->kind];
-    shard->now = *now;
+    shard_set_now(shard, now);
     if (kind->keyed && UNLIKELY(op->key.length_bytes > VALUE_KEY_BYTES_MAX ||
                                 op->database >= shard->config.database_count)) {
         op->status = KVASIR_INVALID;
@@ -220,7 +220,7 @@ uint64_t shard_scan(struct shard *shard, uint8_t database, uint64_t cursor, uint
                     const struct moment *now, shard_visit_fn *visit, void *argument)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
-    shard->now = *now;
+    shard_set_now(shard, now);
     for (uint32_t i = 0; i < bucket_count || i == 0; i++) {
         uint64_t bucket, second;
         cursor = index_scan(&shard->index, cursor, &bucket, &second);
@@ -239,7 +239,7 @@ bool shard_random_key(struct shard *shard, uint8_t database, uint64_t random,
                       const struct moment *now, struct slice *key_p)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
-    shard->now = *now;
+    shard_set_now(shard, now);
     uint64_t bucket_count = shard->index.bucket_count;
     if (database >= shard->config.database_count || shard->spaces[database].key_count == 0) {
         return false;

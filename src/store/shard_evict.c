@@ -116,7 +116,7 @@ enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata)
 uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
-    shard->now = *now;
+    shard_set_now(shard, now);
     uint32_t before_count = shard_evict_payload_pages(shard);
     uint32_t given_count = 0;
     while (given_count < page_count && shard_evict_one(shard)) {

@@ -73,7 +73,7 @@ static void shard_expire_walk(struct shard *shard, int64_t elapsed_us, uint32_t 
 bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
-    shard->now = *now;
+    shard_set_now(shard, now);
     int64_t elapsed_us = now->mono_us - shard->tick_us;
     shard->tick_us = now->mono_us;
     if (elapsed_us < 0) {

@@ -72,6 +72,15 @@ static inline bool shard_value_expired(const struct shard *shard, const struct v
     return value->expires_at_ms != 0 && value->expires_at_ms <= shard->now.wall_ms;
 }
 
+/* Who works on the shard in turn read the clock at different moments: an earlier one changes nothing,
+ * so that the shard's time never runs backwards. */
+static inline void shard_set_now(struct shard *shard, const struct moment *now)
+{
+    if (now->mono_us >= shard->now.mono_us) {
+        shard->now = *now;
+    }
+}
+
 static inline uint32_t shard_clock_ms(const struct shard *shard)
 {
     return (uint32_t)((shard->now.mono_us - shard->start_us) / 1000);

@@ -86,9 +86,11 @@ class Server:
             "port": self.port,
             "unixsocket": self.socket,
             "reactors": reactors,
-            "maxmemory": "256mb",
+            "maxmemory": "320mb",
             "populate": "no",
         }
+        if "maxmemory" not in options:
+            chosen["shm-staging-total"] = "128mb"
         chosen.update({name.replace("_", "-"): value for name, value in options.items()})
         command = [*prefix, BINARY]
         for name, value in chosen.items():

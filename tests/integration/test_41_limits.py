@@ -112,7 +112,6 @@ def test_declared_lengths_take_no_memory(start):
 
 
 @pytest.mark.plain
-@pytest.mark.xfail(reason="pages are reserved, and values evicted, for lengths only declared")
 def test_declared_lengths_evict_nothing(start):
     server = start(reactors=2, maxmemory="1gb", shutdown_timeout=1)
     with server.connect() as connection:
@@ -163,6 +162,41 @@ def test_reader_that_reads_nothing_is_closed(start):
             assert connection("GET", f"out:{i}") == payload
     assert server.info()["evicted_keys"] == 0
     kvserver.wait_until(server.nothing_held, "its pins to come back")
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("kind", ["reads nothing", "sends half"])
+def test_standstill_does_not_take_all_buffers(start, kind):
+    """More clients at a standstill than there are buffers: they go, others are served."""
+    server = start(reactors=2, maxmemory="64mb")
+    with server.connect() as other:
+        other("SET", "long", b"x" * (4 * MIB))
+        request = resp.encode("GET", "long")
+        held = []
+        for _ in range(900):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(request if kind == "reads nothing" else request[:-5])
+            held.append(connection)
+
+    def served():
+        try:
+            with server.connect(deadline_s=2) as new:
+                return new("SET", "short", b"y") == "OK" and new("GET", "short") == b"y"
+        except (resp.Closed, TimeoutError):
+            return False
+
+    kvserver.wait_until(served, "the first who are closed")
+    time.sleep(0.6 * kvserver.SLOW)  # so that all who are left stand still for long enough
+    kvserver.wait_until(served, "room for others")
+    assert all(served() for _ in range(50))
+    info = server.info()
+    assert info["evicted_clients"] > 0
+    assert info["connected_clients"] > 100, "no more are closed than need be"
+    for connection in held:
+        connection.close()
+    kvserver.wait_until(server.nothing_held, "their pins to come back")
 
 
 def test_slow_reader_gets_everything(start):
