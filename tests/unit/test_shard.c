@@ -348,6 +348,20 @@ static void test_shard_pages_return_when_everything_is_deleted(void **state)
     assert_int_equal(stats.metadata_bytes, 4096);
 }
 
+/* Cores that work on one shard in turn do not read the clock at the same moment. */
+static void test_shard_time_never_runs_backwards(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_move(fixture, 1000);
+    assert_int_equal(fixture_set(fixture, "key", "text"), KVASIR_OK);
+    fixture_move(fixture, -1);
+    struct op look = fixture_op(OP_STAT, "key");
+    struct op_stat stat;
+    look.stat_p = &stat;
+    assert_int_equal(fixture_run(fixture, &look), KVASIR_OK);
+    assert_int_equal(stat.idle_s, 0);
+}
+
 #define TEST(name)      cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 #define TEST_MANY(name) cmocka_unit_test_setup_teardown(name, fixture_setup_many, fixture_teardown)
 
@@ -364,6 +378,7 @@ int main(void)
         TEST(test_shard_generation_grows_at_each_overwrite),
         TEST(test_shard_getdel_hands_out_the_value_it_removes),
         TEST(test_shard_databases_are_apart),
+        TEST(test_shard_time_never_runs_backwards),
         TEST(test_shard_scan_sees_live_keys_of_its_database_only),
         TEST(test_shard_random_key_is_a_live_one),
         TEST_MANY(test_shard_flush_is_at_once_and_memory_follows_in_ticks),
