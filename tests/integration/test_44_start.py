@@ -28,6 +28,10 @@ BAD_ARGUMENTS = {
     "choice": (["--maxmemory-policy", "lfu"], ["maxmemory-policy", "noeviction", "'lfu'"]),
     "mode": (["--unixsocketperm", "8x"], ["unixsocketperm", "octal", "'8x'"]),
     "text too long": (["--requirepass", "x" * 300], ["requirepass", "255"]),
+    "ports beyond the last": (
+        ["--port", "65535", "--reactors", "2", *SMALL],
+        ["65536", "reactor-port-base", "reactor-ports no"],
+    ),
     "nobody could connect": (["--port", "0"], ["port", "unixsocket"]),
     "nothing left for payload": (
         ["--maxmemory", "96mb", "--metadata-memory", "60mb", "--buffer-memory", "60mb"],
