@@ -96,6 +96,7 @@ bool upload_begin(struct conn *conn)
         }
         return false;
     }
+    upload_stop_waiting(conn); /* an event may have come before its turn to be woken */
     conn->batch = batch_take(conn->reactor, conn);
     if (conn->batch == NULL) {
         return false;
