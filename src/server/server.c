@@ -244,6 +244,23 @@ static bool load_modules(struct server *server, char *error, size_t error_capaci
     return true;
 }
 
+/* The reactors' own ports follow the shared one, or begin where the option says. */
+static bool ports_fit(const struct server *server, char *error, size_t error_capacity)
+{
+    const struct settings *settings = &server->settings;
+    uint64_t first =
+        settings->reactor_port_base != 0 ? settings->reactor_port_base : settings->port + 1;
+    if (settings->port == 0 || !settings->reactor_ports ||
+        first + server->reactor_count - 1 <= UINT16_MAX) {
+        return true;
+    }
+    (void)snprintf(error, error_capacity,
+                   "the own ports of %u reactors from %llu on pass 65535: lower port or "
+                   "reactor-port-base, or set reactor-ports no",
+                   server->reactor_count, (unsigned long long)first);
+    return false;
+}
+
 enum kvasir_status server_create(const struct settings *settings, char *error,
                                  size_t error_capacity, struct server **server_p)
 {
@@ -264,6 +281,9 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     server->pinned =
         strcmp(settings->pin_reactors, "yes") == 0 ||
         (strcmp(settings->pin_reactors, "auto") == 0 && cores_available() > server->reactor_count);
+    if (!ports_fit(server, error, error_capacity)) {
+        goto fail;
+    }
     make_run_id(server->run_id);
     raise_descriptor_limit(settings);
     if (!port_is_ours(server, error, error_capacity) || !open_unix(server, error, error_capacity) ||

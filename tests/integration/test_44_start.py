@@ -187,3 +187,8 @@ def test_help_and_version():
         [kvserver.BINARY, "--version"], capture_output=True, check=True, text=True
     )
     assert said.stdout.startswith("kvasir-server ")
+
+
+def test_own_ports_past_the_last():
+    arguments = ["--port", "65535", "--reactors", "2", "--maxmemory", "64mb", "--populate", "no"]
+    refused(arguments, ["65536", "pass 65535", "reactor-port-base"])
