@@ -45,7 +45,10 @@ static bool grow(struct input *input, size_t capacity_bytes)
     size_t length = input_length(input);
     struct chunk_pool *pool = input->pool;
     uint8_t *data;
-    if (pool->large_bytes + capacity_bytes > pool->large_bytes_max || fault_hit("net.input")) {
+    /* What it has now goes back at once. */
+    size_t former_bytes = input->chunk == NULL ? input->capacity_bytes : 0;
+    if (pool->large_bytes - former_bytes + capacity_bytes > pool->large_bytes_max ||
+        fault_hit("net.input")) {
         return false;
     }
     data = malloc(capacity_bytes);

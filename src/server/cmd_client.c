@@ -214,7 +214,7 @@ void cmd_client_reply_list(struct conn *conn, struct request *request)
             gather->failed = true;
         }
     }
-    if (gather->failed) {
+    if (gather->failed || !reply_fits(conn, all.text_bytes)) {
         reply_error(conn, "ERR out of memory for this answer");
     } else {
         reply_verbatim(conn, slice_of(all.text, all.text_bytes));

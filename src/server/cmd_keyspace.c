@@ -177,14 +177,17 @@ void cmd_keyspace_plan_keys(struct conn *conn, struct request *request)
 void cmd_keyspace_reply_keys(struct conn *conn, struct request *request)
 {
     struct gather *gather = request->gather;
+    uint64_t bytes = 0;
     int64_t count = 0;
-    if (gather->failed) {
-        reply_error(conn, "ERR the keys make an answer of over 64 MiB; use SCAN");
-        gather_destroy(&request->gather);
-        return;
-    }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
         count += gather->answers[i].number;
+        bytes += gather->answers[i].text_bytes;
+    }
+    /* A key's length and CRLFs take about as much more. */
+    if (gather->failed || !reply_fits(conn, bytes + (uint64_t)count * RESP_HEADER_BYTES_MAX)) {
+        reply_error(conn, "ERR the keys make too long an answer; use SCAN");
+        gather_destroy(&request->gather);
+        return;
     }
     reply_array(conn, (uint64_t)count);
     for (uint32_t i = 0; i < gather->reactor_count; i++) {

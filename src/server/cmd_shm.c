@@ -11,6 +11,8 @@
 /* Unless KV.RESERVE says otherwise. */
 #define RESERVE_TIMEOUT_MS    30000
 #define STAGING_DEFAULT_BYTES (32ULL << 20)
+/* Less than this is not divided any more. */
+#define STAGING_LAST_BYTES (4ULL << 20)
 
 static const char ERROR_NO_STAGING[] =
     "UNSUPPORTED the connection has no staging memory: KV.CONNECT SHM on the Unix socket comes first; "
@@ -58,7 +60,11 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
         return;
     }
     left = server->staging_bytes_max - reactor->shm_staging_bytes;
-    bytes = bytes < left ? bytes : left; /* what was asked for is a wish */
+    /* What was asked for is a wish: the next client shall find something, too. */
+    if (left > STAGING_LAST_BYTES) {
+        left = left / 2 > STAGING_LAST_BYTES ? left / 2 : STAGING_LAST_BYTES;
+    }
+    bytes = bytes < left ? bytes : left;
     bytes = bytes / SHM_BLOCK_BYTES * SHM_BLOCK_BYTES;
     if (bytes == 0) {
         reply_errorf(conn,

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -52,8 +53,8 @@ static void set_keepalive(const struct reactor *reactor, int descriptor)
     }
     /* All of these fail harmlessly on a Unix socket. */
     (void)setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    (void)setsockopt(descriptor, IPPROTO_TCP, 4 /* TCP_KEEPIDLE */, &seconds, sizeof(seconds));
-    (void)setsockopt(descriptor, IPPROTO_TCP, 5 /* TCP_KEEPINTVL */, &interval, sizeof(interval));
+    (void)setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+    (void)setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
 }
 
 void conn_accept(struct reactor *reactor, int descriptor)
@@ -171,8 +172,7 @@ static void protocol_failure(struct conn *conn, const char *text)
 static bool make_room(struct conn *conn)
 {
     size_t have = input_length(&conn->input);
-    size_t room = have < sizeof(((struct chunk *)0)->data) ? 1 : have / 2;
-    if (input_make_room(&conn->input, room, conn->reactor->settings.query_buffer_limit)) {
+    if (input_make_room(&conn->input, 1, conn->reactor->settings.query_buffer_limit)) {
         return true;
     }
     /* Without a chunk the timer tries again; a request that outgrew its chunk would hold what it has

@@ -170,6 +170,9 @@ static void on_tick(void *argument)
     reactor->ticks++;
     if (reactor->ticks % CONN_TICKS == 0) {
         tick_conns(reactor);
+        if (reactor->spare_descriptor < 0) {
+            reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
+        }
         publish(reactor);
     }
     shed_if_short(reactor);

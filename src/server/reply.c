@@ -38,6 +38,14 @@ static void add_text(struct conn *conn, struct slice text)
     }
 }
 
+bool reply_fits(const struct conn *conn, uint64_t length_bytes)
+{
+    const struct chunk_pool *pool = &conn->reactor->chunks;
+    uint64_t left = pool->count_max - pool->taken_count;
+    /* Half of it: others are being answered as well. */
+    return length_bytes / sizeof(((struct chunk *)0)->data) < left / 2;
+}
+
 void reply_simple(struct conn *conn, const char *text)
 {
     struct slice slice = slice_of_text(text);

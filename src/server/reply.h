@@ -7,6 +7,10 @@
 
 #include <kvasir/types.h>
 
+/* Whether the reactor has buffers for a reply of so many bytes just now: those that can be very long
+ * are refused rather than cut off with the connection. */
+bool reply_fits(const struct conn *conn, uint64_t length_bytes);
+
 void reply_ok(struct conn *conn);
 void reply_simple(struct conn *conn, const char *text);
 /* The whole error text: "ERR syntax error". */

@@ -345,7 +345,10 @@ static void stop_reactors(struct server *server)
                  "closed",
                  (unsigned long long)server->settings.shutdown_timeout);
         order_all(server, REACTOR_ORDER_CLOSE);
-        check(wait_drained(server, CLOSE_TIMEOUT_MS, &drained));
+        if (!wait_drained(server, CLOSE_TIMEOUT_MS, &drained)) {
+            log_error("a reactor does not answer (DEBUG SLEEP?): the process ends without it");
+            _exit(EXIT_FAILURE);
+        }
     }
     order_all(server, REACTOR_ORDER_LEAVE);
     for (uint32_t i = 0; i < server->reactor_count; i++) {

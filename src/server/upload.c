@@ -18,7 +18,7 @@
 #define SLOW_BYTES_PER_S (1U << 20)
 #define SLOW_AFTER_US    1000000
 /* Payload nobody wants is read through a buffer of this size. */
-#define DISCARD_BYTES (16U << 10)
+#define DISCARD_BYTES (2U << 10)
 
 bool upload_wanted(const struct conn *conn)
 {
@@ -258,7 +258,7 @@ static bool receive_payload(struct conn *conn)
 static bool discard_payload(struct conn *conn)
 {
     struct upload *upload = &conn->upload;
-    uint8_t dropped[DISCARD_BYTES / 8];
+    uint8_t dropped[DISCARD_BYTES];
     struct iovec piece = {.iov_base = dropped, .iov_len = sizeof(dropped)};
     ssize_t got;
     if (piece.iov_len > upload->left_bytes) {
