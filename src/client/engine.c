@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 
-/* How long a client on the shared-memory path looks for an answer before it sleeps. */
+/* How long a client looks for an answer before it sleeps. */
 #define BUSY_POLL_US 30
 
 /* A connection unused for this long may have been closed by the server meanwhile: look first. */
@@ -217,8 +217,7 @@ static int wait_ms(int64_t until_us, int64_t now_us)
     return left_ms < INT32_MAX ? (int)left_ms : INT32_MAX;
 }
 
-/* By shared memory the answer is but a few microseconds away, less than falling asleep and waking
- * takes. */
+/* The answer is often but a few microseconds away, less than falling asleep and waking takes. */
 static int poll_busily(struct pollfd *polled, nfds_t count, int64_t until_us)
 {
     int64_t end_us = clock_mono_us() + BUSY_POLL_US;
@@ -246,10 +245,7 @@ static void wait_for_sockets(struct kvasir_client *client, int64_t deadline_us)
         }
     }
     int64_t until_us = earliest_deadline(client, deadline_us);
-    int ready = 0;
-    if (link_has_shm(client->links[client->home])) {
-        ready = poll_busily(polled, count, until_us);
-    }
+    int ready = poll_busily(polled, count, until_us);
     if (ready == 0) {
         ready = poll(polled, count, wait_ms(until_us, clock_mono_us()));
     }

@@ -105,8 +105,7 @@ struct reactor {
 
     struct reactor_metrics metrics;
     struct log_limit log_limit;
-    int64_t
-        busy_until_us; /* does not sleep before: a shared-memory client is likely to ask again */
+    int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */
     bool draining;
     bool drained; /* said so to main */
     bool closing_all;

@@ -235,9 +235,7 @@ static bool run(struct conn *conn)
 static void finish(struct conn *conn)
 {
     struct reactor *reactor = conn->reactor;
-    if (conn->staging != NULL && reactor->server->pinned) {
-        reactor->busy_until_us = reactor->now.mono_us + (int64_t)reactor->settings.busy_poll_us;
-    }
+    reactor->busy_until_us = reactor->now.mono_us + (int64_t)reactor->settings.busy_poll_us;
     batch_give(conn->reactor, &conn->batch);
     input_use(&conn->input, conn->parsed_bytes);
     conn->parsed_bytes = 0;
