@@ -2,9 +2,8 @@
 
 import os
 
-import pytest
-
 import kvserver
+import pytest
 
 MODULES = kvserver.BUILD / "test-modules"
 GOOD = MODULES / "rle.so"
