@@ -15,7 +15,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 
-INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 LAYERS_FILE = "utils/layers.txt"
 SOURCE_ENDINGS = (".c", ".h", ".cu", ".cuh")
 

@@ -47,7 +47,7 @@ RESERVED = [
 ]
 
 COMMENT_OR_STRING = re.compile(
-    r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+    r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 LOCAL_PATH = re.compile(r"(?<![\w.$~}])/(?:root|work|home)/\w")
 UNOWNED_TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
 # Files in which a tab is part of the language or of the data.
@@ -110,7 +110,7 @@ def line_of(text: str, place: int) -> int:
 def functions(code: str) -> Iterator[tuple[str, str, int, list[str]]]:
     """Name, parameters, first line and body of each function."""
     for found in re.finditer(r"^(\w[^;{}=]*?\b(\w+)\(([^;{}]*)\)[^;{}()]*)\n\{\n(.*?)^\}$", code,
-                             re.S | re.M):
+                             re.DOTALL | re.MULTILINE):
         yield found.group(2), found.group(3), line_of(code, found.start()), \
             found.group(4).split("\n")[:-1]
 
@@ -207,9 +207,9 @@ def check_dead(files: list[str], texts: dict[str, str], report: Report) -> None:
             if name in seen:
                 report.add("file-name", path, f"{seen[name]} has the same name")
             seen[name] = path
-        if path.startswith("utils/") and path.endswith((".py", ".sh")):
-            if not any(name in text for other, text in texts.items() if other != path):
-                report.add("dead", path, "nothing calls it")
+        script = path.startswith("utils/") and path.endswith((".py", ".sh"))
+        if script and not any(name in text for other, text in texts.items() if other != path):
+            report.add("dead", path, "nothing calls it")
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 import time
 
-import kvserver
 import pytest
 import resp
 
