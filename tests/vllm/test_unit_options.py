@@ -17,7 +17,7 @@ def test_options_take_what_is_given():
 
 
 def test_options_name_an_unknown_option_and_the_nearest_known_one():
-    with pytest.raises(ValueError, match=r"unknown option 'adress'.*did you mean 'address'"):
+    with pytest.raises(ValueError, match=r"unknown option 'addresses'.*did you mean 'address'"):
         Options.parse({"addresses": "tcp://h:1"})
 
 
