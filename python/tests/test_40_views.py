@@ -107,7 +107,7 @@ def test_views_cannot_be_written(shm_client: kvasir.Client, key: KeyMaker) -> No
 
 
 def test_views_give_arrays_of_any_type(shm_client: kvasir.Client, key: KeyMaker) -> None:
-    stored = numpy.arange(3000, dtype="float32")
+    stored = numpy.arange(1000, dtype="float32")  # one granule: always one piece
     shm_client.put(key("a"), stored)
     with shm_client.get_view(key("a")) as view:  # type: ignore[union-attr]
         array = view.numpy("float32", copy=False)
@@ -140,14 +140,14 @@ def test_views_in_several_pieces_say_so(shm_client: kvasir.Client, key: KeyMaker
 
 
 def test_views_arrays_keep_the_lease_past_release(shm_client: kvasir.Client, key: KeyMaker) -> None:
-    stored = numpy.arange(5000, dtype="int64")
+    stored = numpy.arange(500, dtype="int64")  # one granule: always one piece
     shm_client.put(key("a"), stored)
     with shm_client.get_view(key("a")) as view:  # type: ignore[union-attr]
         array = view.numpy("int64")
         piece = view.memoryview()[8:16]
     assert _leases(shm_client, key("a")) == 1
     # Overwritten and gone for others, the bytes stay as they are for who holds them.
-    shm_client.put(key("a"), bytes(40_000))
+    shm_client.put(key("a"), bytes(4000))
     assert (array == stored).all()
     assert piece == b"\x01" + bytes(7)
     del array
@@ -157,7 +157,7 @@ def test_views_arrays_keep_the_lease_past_release(shm_client: kvasir.Client, key
 def test_views_outlive_the_client_only_in_arrays(
     shared_server: Server, shm_client: kvasir.Client, key: KeyMaker
 ) -> None:
-    stored = numpy.arange(5000, dtype="int64")
+    stored = numpy.arange(500, dtype="int64")  # one granule: always one piece
     shm_client.put(key("a"), stored)
     other = connect(shared_server, "shm")
     view = other.get_view(key("a"))
