@@ -34,7 +34,7 @@ BANNED = {
 # What only some files may use: rule, pattern, files, and why.
 RESERVED = [
     ("atomic", r"\b(_Atomic|atomic_\w+|memory_order_\w+|__atomic_\w+|__sync_\w+)\b",
-     r"src/base/(spsc|metric|log|stack|gate)\.[ch]|src/net/mailbox\.[ch]",
+     r"src/base/(spsc|byte_ring|metric|log|stack|gate)\.[ch]|src/net/mailbox\.[ch]",
      "data belongs to one core; others send a message"),
     ("thread-local", r"\b(_Thread_local|__thread|thread_local)\b", r"src/base/(copy|fault)\.c",
      "state hangs off structures that are handed in"),
