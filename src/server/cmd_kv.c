@@ -322,6 +322,7 @@ static void reply_hash(struct conn *conn, bool valid, uint64_t hash)
 static void reply_lease(struct conn *conn, const struct op *op)
 {
     const struct value *value = op->value;
+    conn->reactor->leased_bytes += value->length_bytes;
     reply_array(conn, 4);
     reply_integer(conn, (int64_t)op->grant_id);
     reply_integer(conn, (int64_t)value->length_bytes);

@@ -106,6 +106,7 @@ struct reactor {
     struct reactor_metrics metrics;
     struct log_limit log_limit;
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */
+    uint64_t leased_bytes; /* by the answers of this turn */
     bool draining;
     bool drained; /* said so to main */
     bool closing_all;

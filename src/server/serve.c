@@ -14,6 +14,10 @@
 
 static const char ERROR_NO_ARGS[] = "out of memory for the arguments of this request";
 
+/* How fast a client is expected to copy what it leased, and for how long it is waited for at most. */
+#define LEASE_COPY_BYTES_PER_US 8000U
+#define LEASE_COPY_US_MAX       4000U
+
 /* Room for arguments beyond those that have arrived: the one under way needs its place. */
 #define ARGS_AHEAD 4
 
@@ -231,11 +235,28 @@ static bool run(struct conn *conn)
     return true;
 }
 
+/* Whoever was answered may ask again soon, and whoever was given leases, once it has copied what they
+ * name: waking up takes longer than copying a MiB. */
+static void stay_awake(struct reactor *reactor)
+{
+    int64_t stay_us = (int64_t)reactor->settings.busy_poll_us;
+    uint64_t copy_us = reactor->leased_bytes / LEASE_COPY_BYTES_PER_US;
+    int64_t until_us;
+    if (stay_us > 0) {
+        stay_us += (int64_t)(copy_us < LEASE_COPY_US_MAX ? copy_us : LEASE_COPY_US_MAX);
+    }
+    reactor->leased_bytes = 0;
+    until_us = reactor->now.mono_us + stay_us;
+    if (until_us > reactor->busy_until_us) {
+        reactor->busy_until_us = until_us;
+    }
+}
+
 /* The batch's requests are answered: their input is used up. */
 static void finish(struct conn *conn)
 {
     struct reactor *reactor = conn->reactor;
-    reactor->busy_until_us = reactor->now.mono_us + (int64_t)reactor->settings.busy_poll_us;
+    stay_awake(reactor);
     batch_give(conn->reactor, &conn->batch);
     input_use(&conn->input, conn->parsed_bytes);
     conn->parsed_bytes = 0;
