@@ -10,6 +10,7 @@
 #include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
+#include "store/value.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -102,6 +103,7 @@ static struct shares divide_memory(const struct settings *settings)
     uint64_t share = settings->maxmemory / SHARE_DIVISOR;
     uint64_t metadata = settings->metadata_memory != 0 ? settings->metadata_memory : share;
     uint64_t buffers = settings->buffer_memory != 0 ? settings->buffer_memory : share;
+    metadata = metadata < VALUE_MEMORY_BYTES_MAX ? metadata : VALUE_MEMORY_BYTES_MAX;
     metadata = round_down(metadata, SERVER_PAYLOAD_PAGE_BYTES);
     return (struct shares){
         .metadata_bytes = metadata > 0 ? metadata : SERVER_PAYLOAD_PAGE_BYTES,

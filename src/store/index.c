@@ -10,20 +10,21 @@
 #define INDEX_RELEASE_BYTES ((size_t)256 << 10)
 #define INDEX_PAGE_BYTES    4096U
 
-bool index_init(struct index *index, uint64_t values_max)
+bool index_init(struct index *index, const void *base, uint64_t values_max)
 {
     /* Whole pieces, so that giving one back stays within the area. */
-    uint64_t piece_buckets = INDEX_RELEASE_BYTES / sizeof(struct value *);
+    uint64_t piece_buckets = INDEX_RELEASE_BYTES / sizeof(uint32_t);
     uint64_t bucket_max = (values_max / piece_buckets + 1) * piece_buckets;
     void *area = fault_hit("store.index")
                      ? MAP_FAILED
-                     : mmap(NULL, bucket_max * sizeof(struct value *), PROT_READ | PROT_WRITE,
+                     : mmap(NULL, bucket_max * sizeof(uint32_t), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) {
         return false;
     }
     *index = (struct index){
         .buckets = area,
+        .base = base,
         .bucket_count = INDEX_BUCKETS_MIN,
         .half_mask = INDEX_BUCKETS_MIN - 1,
         .bucket_max = bucket_max,
@@ -34,7 +35,7 @@ bool index_init(struct index *index, uint64_t values_max)
 void index_fini(struct index *index)
 {
     if (index->buckets != NULL) {
-        check(munmap(index->buckets, index->bucket_max * sizeof(struct value *)) == 0);
+        check(munmap(index->buckets, index->bucket_max * sizeof(uint32_t)) == 0);
         index->buckets = NULL;
     }
 }
@@ -54,43 +55,59 @@ static inline uint64_t index_bucket(const struct index *index, uint64_t hash)
     return bucket < index->bucket_count ? bucket : bucket & index->half_mask;
 }
 
+static void index_set_first(struct index *index, uint64_t bucket, const struct value *value)
+{
+    uintptr_t offset = (uintptr_t)value - (uintptr_t)index->base;
+    index->buckets[bucket] = value == NULL ? 0 : (uint32_t)(offset / VALUE_ALIGN_BYTES + 1);
+}
+
 struct value *index_find(const struct index *index, uint8_t database, struct slice key,
                          uint64_t hash)
 {
-    struct value *value = index->buckets[index_bucket(index, hash)];
+    struct value *value = index_first(index, index_bucket(index, hash));
     while (value != NULL) {
         if (value->hash == hash && value->database == database &&
             slice_equal(value_key(value), key)) {
             return value;
         }
-        value = value->chain;
+        value = index_next(value);
     }
     return NULL;
 }
 
 void index_prefetch(const struct index *index, uint64_t hash, bool chain)
 {
-    struct value *const *bucket = &index->buckets[index_bucket(index, hash)];
-    __builtin_prefetch(chain ? (const void *)*bucket : (const void *)bucket);
+    uint64_t bucket = index_bucket(index, hash);
+    __builtin_prefetch(chain ? (const void *)index_first(index, bucket)
+                             : (const void *)&index->buckets[bucket]);
+}
+
+static void index_push(struct index *index, uint64_t bucket, struct value *value)
+{
+    value->chain = value_link(value, index_first(index, bucket));
+    index_set_first(index, bucket, value);
 }
 
 void index_insert(struct index *index, struct value *value)
 {
-    uint64_t bucket = index_bucket(index, value->hash);
-    value->chain = index->buckets[bucket];
-    index->buckets[bucket] = value;
+    index_push(index, index_bucket(index, value->hash), value);
     index->count++;
 }
 
 void index_remove(struct index *index, struct value *value)
 {
-    struct value **link = &index->buckets[index_bucket(index, value->hash)];
-    while (*link != value) {
-        check(*link != NULL);
-        link = &(*link)->chain;
+    uint64_t bucket = index_bucket(index, value->hash);
+    struct value *before = index_first(index, bucket);
+    if (before == value) {
+        index_set_first(index, bucket, index_next(value));
+    } else {
+        while (before != NULL && index_next(before) != value) {
+            before = index_next(before);
+        }
+        check(before != NULL);
+        before->chain = value_link(before, index_next(value));
     }
-    *link = value->chain;
-    value->chain = NULL;
+    value->chain = 0;
     index->count--;
 }
 
@@ -98,19 +115,15 @@ static void index_split(struct index *index)
 {
     uint64_t low = index->bucket_count - (index->half_mask + 1);
     uint64_t high = index->bucket_count;
-    struct value **low_link = &index->buckets[low];
-    struct value **high_link = &index->buckets[high];
-    struct value *value = *low_link;
+    struct value *value = index_first(index, low);
+    index_set_first(index, low, NULL);
     while (value != NULL) {
-        struct value ***link_p =
-            (index_mix(value->hash) & (index->half_mask + 1)) != 0 ? &high_link : &low_link;
-        **link_p = value;
-        *link_p = &value->chain;
-        value = value->chain;
+        struct value *next = index_next(value);
+        bool is_high = (index_mix(value->hash) & (index->half_mask + 1)) != 0;
+        index_push(index, is_high ? high : low, value);
+        value = next;
         index->moved_count++;
     }
-    *low_link = NULL;
-    *high_link = NULL;
     index->bucket_count++;
     if (index->bucket_count == 2 * (index->half_mask + 1)) {
         index->half_mask = 2 * index->half_mask + 1;
@@ -124,16 +137,17 @@ static void index_join(struct index *index)
         index->half_mask /= 2;
     }
     index->bucket_count--;
-    struct value **high_link = &index->buckets[index->bucket_count];
-    struct value **link = &index->buckets[index->bucket_count - (index->half_mask + 1)];
-    while (*link != NULL) {
-        link = &(*link)->chain;
+    uint64_t low = index->bucket_count - (index->half_mask + 1);
+    struct value *value = index_first(index, index->bucket_count);
+    index_set_first(index, index->bucket_count, NULL);
+    while (value != NULL) {
+        struct value *next = index_next(value);
+        index_push(index, low, value);
+        value = next;
         index->moved_count++;
     }
-    *link = *high_link;
-    *high_link = NULL;
     index->moved_count++;
-    size_t used_bytes = index->bucket_count * sizeof(struct value *);
+    size_t used_bytes = index->bucket_count * sizeof(uint32_t);
     if (used_bytes % INDEX_RELEASE_BYTES == 0) {
         /* The piece just vacated reads as zeroes either way; a kernel that refuses costs memory. */
         (void)madvise((uint8_t *)index->buckets + used_bytes, INDEX_RELEASE_BYTES, MADV_DONTNEED);
@@ -178,6 +192,6 @@ uint64_t index_scan(const struct index *index, uint64_t cursor, uint64_t *bucket
 
 uint64_t index_bytes(const struct index *index)
 {
-    uint64_t used_bytes = index->bucket_count * sizeof(struct value *);
+    uint64_t used_bytes = index->bucket_count * sizeof(uint32_t);
     return (used_bytes + INDEX_PAGE_BYTES - 1) & ~(uint64_t)(INDEX_PAGE_BYTES - 1);
 }

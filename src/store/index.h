@@ -17,7 +17,8 @@
 #include <stdint.h>
 
 struct index {
-    struct value **buckets; /* owned */
+    uint32_t *buckets;   /* owned; where each chain begins: index_first reads it */
+    const uint8_t *base; /* borrowed: below every value */
     uint64_t bucket_count;
     uint64_t half_mask; /* n - 1, where n is the power of two with n <= bucket_count < 2n */
     uint64_t bucket_max;
@@ -25,8 +26,8 @@ struct index {
     uint64_t moved_count; /* values and buckets that growing and shrinking ever handled */
 };
 
-/* False: the address space is refused. */
-ATTR_MUST_USE bool index_init(struct index *index, uint64_t values_max);
+/* Values lie behind base, in VALUE_MEMORY_BYTES_MAX. False: the address space is refused. */
+ATTR_MUST_USE bool index_init(struct index *index, const void *base, uint64_t values_max);
 void index_fini(struct index *index);
 
 struct value *index_find(const struct index *index, uint8_t database, struct slice key,
@@ -45,7 +46,14 @@ bool index_balance(struct index *index, uint32_t step_max);
 /* First of a bucket's chain, bucket < bucket_count. */
 static inline struct value *index_first(const struct index *index, uint64_t bucket)
 {
-    return index->buckets[bucket];
+    uint64_t place = index->buckets[bucket]; /* counted from 1 in units of a value's alignment */
+    uintptr_t offset = (uintptr_t)(place - 1) * VALUE_ALIGN_BYTES;
+    return place == 0 ? NULL : (struct value *)((uintptr_t)index->base + offset);
+}
+
+static inline struct value *index_next(const struct value *value)
+{
+    return value_follow(value, value->chain);
 }
 
 /* The buckets that cursor names, at most two: *bucket_p is one, and unless it is UINT64_MAX

@@ -7,7 +7,8 @@
 
 bool meta_init(struct meta *meta, struct pages *pages)
 {
-    check(pages_unit_bytes(pages) >= _Alignof(struct value));
+    check(pages_unit_bytes(pages) % VALUE_ALIGN_BYTES == 0);
+    check((uint64_t)pages_page_bytes(pages) * pages_count(pages) <= VALUE_MEMORY_BYTES_MAX);
     meta->runs = fault_hit("store.meta_init") ? NULL : runs_create(pages);
     return meta->runs != NULL;
 }
@@ -21,14 +22,14 @@ struct value *meta_take(struct meta *meta, struct slice key)
 {
     struct run run;
     if (fault_hit("store.meta") ||
-        runs_take(meta->runs, sizeof(struct value) + key.length_bytes, &run) != KVASIR_OK) {
+        runs_take(meta->runs, value_bytes(key.length_bytes), &run) != KVASIR_OK) {
         return NULL;
     }
     struct value *value = (struct value *)(void *)runs_address(runs_pages(meta->runs), run);
-    memset(value, 0, sizeof(*value));
+    memset(value, 0, value_bytes(0));
     value->key_length_bytes = (uint16_t)key.length_bytes;
     if (key.length_bytes > 0) {
-        memcpy(value + 1, key.data, key.length_bytes);
+        memcpy((uint8_t *)value + VALUE_FIELDS_BYTES, key.data, key.length_bytes);
     }
     return value;
 }

@@ -13,7 +13,8 @@ struct meta {
     struct runs *runs; /* owned */
 };
 
-/* False: out of memory. The unit of the pages is at least a pointer's size. */
+/* False: out of memory. The unit of the pages is a multiple of a value's alignment, their
+ * memory at most VALUE_MEMORY_BYTES_MAX. */
 ATTR_MUST_USE bool meta_init(struct meta *meta, struct pages *pages);
 void meta_fini(struct meta *meta);
 

@@ -13,7 +13,7 @@ static uint64_t shard_values_max(const struct shard_config *config)
 {
     uint64_t metadata_bytes =
         (uint64_t)pages_page_bytes(config->metadata) * pages_count(config->metadata);
-    return metadata_bytes / sizeof(struct value);
+    return metadata_bytes / value_bytes(0);
 }
 
 static bool shard_setup_policy(struct shard *shard, const struct policy_ops *ops)
@@ -34,7 +34,7 @@ struct shard *shard_create(const struct shard_config *config)
 {
     check(config->shard_count > 0 && config->database_count > 0 &&
           config->database_count <= SHARD_DATABASE_ALL);
-    check(pages_page_bytes(config->metadata) >= sizeof(struct value) + VALUE_KEY_BYTES_MAX);
+    check(pages_page_bytes(config->metadata) >= value_bytes(VALUE_KEY_BYTES_MAX));
     struct shard *shard = fault_hit("store.shard") ? NULL : calloc(1, sizeof(*shard));
     if (shard == NULL) {
         return NULL;
@@ -53,7 +53,7 @@ struct shard *shard_create(const struct shard_config *config)
     if (shard->payload == NULL) {
         goto fini_meta;
     }
-    if (!index_init(&shard->index, shard_values_max(config))) {
+    if (!index_init(&shard->index, pages_base(config->metadata), shard_values_max(config))) {
         goto destroy_payload;
     }
     if (!grant_init(&shard->grants, config->grants_max, config->index,
@@ -187,7 +187,7 @@ void shard_set_policy(struct shard *shard, const struct policy_ops *policy)
     }
     shard->soft = (struct value_list){0};
     for (uint64_t i = 0; i < shard->index.bucket_count; i++) {
-        for (struct value *v = index_first(&shard->index, i); v != NULL; v = v->chain) {
+        for (struct value *v = index_first(&shard->index, i); v != NULL; v = index_next(v)) {
             v->policy_bits = 0;
             shard_value_enlist(shard, v);
         }
@@ -208,7 +208,7 @@ static void shard_visit_bucket(struct shard *shard, uint8_t database, uint64_t b
 {
     const struct value *value = index_first(&shard->index, bucket);
     while (value != NULL) {
-        const struct value *next = value->chain;
+        const struct value *next = index_next(value);
         if (shard_visible(shard, value, database)) {
             visit(argument, value_key(value), value);
         }
@@ -247,7 +247,7 @@ bool shard_random_key(struct shard *shard, uint8_t database, uint64_t random,
     for (uint64_t i = 0; i < bucket_count; i++) {
         uint64_t bucket = (random % bucket_count + i) % bucket_count;
         const struct value *value = index_first(&shard->index, bucket);
-        for (; value != NULL; value = value->chain) {
+        for (; value != NULL; value = index_next(value)) {
             if (shard_visible(shard, value, database)) {
                 *key_p = value_key(value);
                 return true;

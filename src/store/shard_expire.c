@@ -20,7 +20,7 @@ uint32_t shard_expire_bucket(struct shard *shard)
     uint32_t removed_count = 0;
     struct value *value = index_first(&shard->index, shard->sweep_bucket);
     while (value != NULL) {
-        struct value *next = value->chain;
+        struct value *next = index_next(value);
         bool flushed = shard_value_flushed(shard, value);
         if (flushed || shard_value_expired(shard, value)) {
             shard->expired += !flushed;

@@ -46,7 +46,7 @@ static void shard_verify_sealed(const struct shard *shard, const struct value *v
 static void shard_verify_detached(const struct shard *shard, struct shard_recount *recount)
 {
     const struct value *value = shard->detached.first;
-    for (; value != NULL; value = value->policy_next) {
+    for (; value != NULL; value = value_list_next(value)) {
         check(value->pins > 0 && value->state != VALUE_SEALED);
         check(value->pin_kind == VALUE_PIN_NONE);
         recount->orphan_count += value->state == VALUE_ORPHAN;
@@ -74,7 +74,7 @@ void shard_verify(const struct shard *shard)
     struct shard_recount recount = {0};
     for (uint64_t i = 0; i < shard->index.bucket_count; i++) {
         const struct value *value = index_first(&shard->index, i);
-        for (; value != NULL; value = value->chain) {
+        for (; value != NULL; value = index_next(value)) {
             check(index_find(&shard->index, value->database, value_key(value), value->hash) ==
                   value);
             shard_verify_sealed(shard, value, &recount);
@@ -84,7 +84,7 @@ void shard_verify(const struct shard *shard)
     shard_verify_spaces(shard, &recount);
     uint64_t set_aside_count = 0;
     const struct value *value = shard->soft.first;
-    for (; value != NULL; value = value->policy_next) {
+    for (; value != NULL; value = value_list_next(value)) {
         check(value->parked == VALUE_PARKED_SOFT);
         set_aside_count++;
     }

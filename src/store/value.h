@@ -1,6 +1,6 @@
 #pragma once
 /* value – one stored value: a key, where its bytes lie, and everything known about it. Lives in the
- * metadata memory of its shard, key bytes right behind the structure. Owned by the shard's index
+ * metadata memory of its shard, key bytes right behind the fields. Owned by the shard's index
  * while it is the key's current value (sealed), by nobody but its pins while an orphan, and by its
  * reservation before that. Only the shard's thread writes it; a thread that was handed a pin may
  * read key, length, layout and checksum until it hands the pin back. */
@@ -10,6 +10,7 @@
 
 #include <kvasir/client.h>
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum value_state {
@@ -35,16 +36,22 @@ enum value_pin {
 #define VALUE_FLAG_CHECKSUM 1U /* checksum holds XXH3-64 of the raw bytes */
 #define VALUE_FLAG_PARENT   2U /* parent_hash names a parent */
 
+/* Values point at each other by their distance, in units of their alignment: half as long as a
+ * pointer, and no base is needed. So metadata memory is at most this long. 0 points at nothing. */
+#define VALUE_ALIGN_BYTES      16
+#define VALUE_MEMORY_BYTES_MAX ((uint64_t)VALUE_ALIGN_BYTES << 31)
+
 struct value {
-    struct value *chain;       /* next of the same index bucket */
-    struct value *policy_next; /* eviction order; the policy's own */
-    struct value *policy_prev;
-    uint64_t hash;         /* XXH3-64 of the key, seeded with the database number */
+    /* XXH3-64 of the key, seeded with the database number. */
+    _Alignas(VALUE_ALIGN_BYTES) uint64_t hash;
     uint64_t length_bytes; /* raw length */
     uint64_t checksum;
     uint64_t parent_hash;
     int64_t expires_at_ms; /* Unix time; 0: never */
-    struct layout layout;  /* 28 bytes */
+    int32_t chain;         /* link: next of the same index bucket */
+    int32_t policy_next;   /* link: eviction order; the policy's own */
+    int32_t policy_prev;
+    struct layout layout; /* 28 bytes */
     union {
         uint32_t pinned_until_ms; /* VALUE_PIN_SOFT: of the shard's own clock, which wraps */
         uint32_t pin_slot;        /* VALUE_PIN_HARD: the grant that holds it and its deadline */
@@ -62,13 +69,36 @@ struct value {
     uint8_t value_class : 2; /* enum kvasir_class */
     uint8_t parked : 2;      /* enum value_parked */
     uint8_t flags;
-    uint8_t policy_bits; /* the policy's own */
+    uint8_t policy_bits; /* the policy's own; the last field: the key follows at once */
 };
-_Static_assert(sizeof(struct value) <= 120, "metadata per value is a promise");
+/* Beside these, a value costs 4 to 8 bytes of index and 4 of the table that finds the owner of a
+ * run: 120 bytes in all are promised. */
+#define VALUE_FIELDS_BYTES (offsetof(struct value, policy_bits) + 1)
+_Static_assert(VALUE_FIELDS_BYTES <= 112, "metadata per value is a promise");
 
 #define VALUE_KEY_BYTES_MAX 65000U
 
 static inline struct slice value_key(const struct value *value)
 {
-    return slice_of(value + 1, value->key_length_bytes);
+    return slice_of((const uint8_t *)value + VALUE_FIELDS_BYTES, value->key_length_bytes);
+}
+
+/* Memory that a value takes with its key. */
+static inline size_t value_bytes(size_t key_length_bytes)
+{
+    return VALUE_FIELDS_BYTES + key_length_bytes;
+}
+
+/* What a link of this value points at; NULL for none. */
+static inline struct value *value_follow(const struct value *value, int32_t link)
+{
+    uintptr_t distance = (uintptr_t)((intptr_t)link * VALUE_ALIGN_BYTES);
+    return link == 0 ? NULL : (struct value *)((uintptr_t)value + distance);
+}
+
+/* The link that leads from a value to another (NULL: to none). */
+static inline int32_t value_link(const struct value *from, const struct value *to)
+{
+    intptr_t distance = (intptr_t)((uintptr_t)to - (uintptr_t)from);
+    return to == NULL ? 0 : (int32_t)(distance / VALUE_ALIGN_BYTES);
 }

@@ -12,12 +12,22 @@ struct value_list {
     struct value *last;  /* borrowed */
 };
 
+static inline struct value *value_list_next(const struct value *value)
+{
+    return value_follow(value, value->policy_next);
+}
+
+static inline struct value *value_list_prev(const struct value *value)
+{
+    return value_follow(value, value->policy_prev);
+}
+
 static inline void value_list_push_front(struct value_list *list, struct value *value)
 {
-    value->policy_prev = NULL;
-    value->policy_next = list->first;
+    value->policy_prev = 0;
+    value->policy_next = value_link(value, list->first);
     if (list->first != NULL) {
-        list->first->policy_prev = value;
+        list->first->policy_prev = value_link(list->first, value);
     } else {
         list->last = value;
     }
@@ -26,10 +36,10 @@ static inline void value_list_push_front(struct value_list *list, struct value *
 
 static inline void value_list_push_back(struct value_list *list, struct value *value)
 {
-    value->policy_next = NULL;
-    value->policy_prev = list->last;
+    value->policy_next = 0;
+    value->policy_prev = value_link(value, list->last);
     if (list->last != NULL) {
-        list->last->policy_next = value;
+        list->last->policy_next = value_link(list->last, value);
     } else {
         list->first = value;
     }
@@ -38,16 +48,18 @@ static inline void value_list_push_back(struct value_list *list, struct value *v
 
 static inline void value_list_remove(struct value_list *list, struct value *value)
 {
-    if (value->policy_prev != NULL) {
-        value->policy_prev->policy_next = value->policy_next;
+    struct value *next = value_list_next(value);
+    struct value *prev = value_list_prev(value);
+    if (prev != NULL) {
+        prev->policy_next = value_link(prev, next);
     } else {
-        list->first = value->policy_next;
+        list->first = next;
     }
-    if (value->policy_next != NULL) {
-        value->policy_next->policy_prev = value->policy_prev;
+    if (next != NULL) {
+        next->policy_prev = value_link(next, prev);
     } else {
-        list->last = value->policy_prev;
+        list->last = prev;
     }
-    value->policy_next = NULL;
-    value->policy_prev = NULL;
+    value->policy_next = 0;
+    value->policy_prev = 0;
 }

@@ -28,7 +28,7 @@ static int fixture_setup(void **state)
     assert_non_null(fixture);
     fixture->values = calloc(KEYS_MAX, sizeof(*fixture->values));
     assert_non_null(fixture->values);
-    assert_true(index_init(&fixture->index, KEYS_MAX));
+    assert_true(index_init(&fixture->index, fixture->values, KEYS_MAX));
     struct random random;
     random_init(&random, 7);
     for (uint32_t i = 0; i < KEYS_MAX; i++) {
@@ -122,7 +122,7 @@ static void test_index_shrinks_in_small_steps_and_gives_memory_back(void **state
         }
     }
     assert_in_range(moved_max, 1, MOVED_OP_MAX);
-    assert_int_equal(full_bytes, KEYS_MAX * sizeof(void *));
+    assert_int_equal(full_bytes, KEYS_MAX * sizeof(uint32_t));
     assert_int_equal(index_bytes(&fixture->index), 4096);
     insert(fixture, 5);
     assert_ptr_equal(find(fixture, 5), &fixture->values[5]);
@@ -141,7 +141,7 @@ static void test_index_spreads_hashes_that_agree_in_low_or_high_bits(void **stat
     for (uint64_t bucket = 0; bucket < fixture->index.bucket_count; bucket++) {
         uint32_t length = 0;
         for (const struct value *v = index_first(&fixture->index, bucket); v != NULL;
-             v = v->chain) {
+             v = index_next(v)) {
             length++;
         }
         longest = length > longest ? length : longest;
@@ -157,7 +157,7 @@ static uint64_t scan_step(struct fixture *fixture, uint64_t cursor)
     for (uint32_t i = 0; i < 2; i++) {
         struct value *value =
             buckets[i] != UINT64_MAX ? index_first(&fixture->index, buckets[i]) : NULL;
-        for (; value != NULL; value = value->chain) {
+        for (; value != NULL; value = index_next(value)) {
             value->policy_bits = 1;
         }
     }
@@ -232,7 +232,7 @@ static void test_index_refused_address_space_is_reported(void **state)
     (void)state;
     struct index index;
     fault_arm("store.index", 1, 1);
-    assert_false(index_init(&index, 1000));
+    assert_false(index_init(&index, &index, 1000));
     fault_disarm_all();
 }
 
