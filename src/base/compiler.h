@@ -11,6 +11,13 @@
 #define LIKELY(x)                __builtin_expect(!!(x), 1)
 #define UNLIKELY(x)              __builtin_expect(!!(x), 0)
 
+/* Tells the core that this is a loop that waits. */
+#if defined(__x86_64__)
+#define CPU_RELAX() __builtin_ia32_pause()
+#else
+#define CPU_RELAX() ((void)0)
+#endif
+
 #define CACHE_LINE_BYTES 64
 
 #define ARRAY_COUNT(array) (sizeof(array) / sizeof((array)[0]))

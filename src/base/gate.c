@@ -17,18 +17,11 @@ bool gate_try(struct gate *gate)
            atomic_exchange_explicit(&gate->taken, 1, memory_order_acquire) == 0;
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 void gate_enter(struct gate *gate)
 {
     for (unsigned spins = 0; !gate_try(gate); spins++) {
         if (spins < SPINS_MAX) {
-            relax();
+            CPU_RELAX();
         } else {
             (void)sched_yield();
         }

@@ -9,6 +9,9 @@
 
 #include <string.h>
 
+/* A larger ring would be no faster. */
+#define RING_BYTES_MAX (1U << 24)
+
 static struct kvasir_item *item_of(const struct link_command *command)
 {
     return &command->request->items[command->first];
@@ -82,6 +85,16 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
     return status;
 }
 
+/* The rings lie behind the staging area. What the server says is believed when it can be true. */
+static size_t rings_bytes(struct greeting_shm *shm)
+{
+    bool fits = shm->ring_bytes >= 4096 && shm->ring_bytes <= RING_BYTES_MAX &&
+                (shm->ring_bytes & (shm->ring_bytes - 1)) == 0 &&
+                shm->ring_offset_bytes == shm->staging_bytes && shm->staging_bytes % 4096 == 0;
+    shm->ring_bytes = fits ? shm->ring_bytes : 0;
+    return fits ? 2 * BYTE_RING_BYTES(shm->ring_bytes) : 0;
+}
+
 /* Whatever goes wrong here, the socket still works: shared memory is left out. */
 static enum kvasir_status take_connect_shm(struct link *link, const struct reply_token *token)
 {
@@ -102,11 +115,31 @@ static enum kvasir_status take_connect_shm(struct link *link, const struct reply
                            link->passed_fd_count);
     } else {
         status = shm_map_open(&link->shm, link->client->regions, link->passed_fds,
-                              link->greeting_shm.region_bytes, link->greeting_shm.staging_bytes);
+                              link->greeting_shm.region_bytes, link->greeting_shm.staging_bytes,
+                              rings_bytes(&link->greeting_shm));
+        if (status == KVASIR_OK && link->greeting_shm.ring_bytes > 0) {
+            pipeline_connect_ring(link);
+            return KVASIR_OK;
+        }
         if (status != KVASIR_OK) {
             client_explain_shm(link->client, "mapping the shared memory: %s",
                                kvasir_status_name(status));
         }
+    }
+    greeted(link);
+    return KVASIR_OK;
+}
+
+/* The last reply that comes over the socket. A server that has no rings to spare refuses, and all
+ * stays as it is. */
+static enum kvasir_status take_connect_ring(struct link *link, const struct reply_token *token)
+{
+    struct greeting_shm *shm = &link->greeting_shm;
+    if (token->depth != 0 || (token->kind != REPLY_ERROR && token->kind != REPLY_SIMPLE)) {
+        return KVASIR_PROTOCOL;
+    }
+    if (token->kind == REPLY_SIMPLE) {
+        channel_use_rings(&link->channel, link->shm.staging + shm->staging_bytes, shm->ring_bytes);
     }
     greeted(link);
     return KVASIR_OK;
@@ -455,6 +488,8 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
         return take_kv_hello(link, command, token);
     case LINK_CONNECT_SHM:
         return take_connect_shm(link, token);
+    case LINK_CONNECT_RING:
+        return take_connect_ring(link, token);
     }
     unreachable();
 }
@@ -468,7 +503,7 @@ enum kvasir_status answer_token(struct link *link, const struct reply_token *tok
         link->answer.item = command->first;
     }
     bool of_greeting = command->kind == LINK_HELLO || command->kind == LINK_KV_HELLO ||
-                       command->kind == LINK_CONNECT_SHM;
+                       command->kind == LINK_CONNECT_SHM || command->kind == LINK_CONNECT_RING;
     if (token->depth == 0 && token->kind == REPLY_ERROR && !of_greeting) {
         take_error(link, command, token);
         return KVASIR_OK;

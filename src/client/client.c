@@ -196,7 +196,7 @@ static void move_to_unix(struct kvasir_client *client)
         client_explain_shm(client, "the server offers no shared memory");
         return;
     }
-    if (!endpoint_is_same_host(tcp->fd)) {
+    if (!endpoint_is_same_host(tcp->channel.fd)) {
         client_explain_shm(client, "the server is on another host");
         return;
     }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "client/client_impl.h"
 #include "client/pipeline.h"
 #include "client/shm_grant.h"
@@ -11,6 +12,8 @@
 
 /* How long a client looks for an answer before it sleeps. */
 #define BUSY_POLL_US 30
+/* Looks at the rings before the core is offered to others. */
+#define RING_LOOKS 32
 
 /* A connection unused for this long may have been closed by the server meanwhile: look first. */
 #define ENGINE_IDLE_US 100000
@@ -38,6 +41,7 @@ static void advance(struct link *link, int64_t now_us)
         now_us - link->last_receive_us > ENGINE_IDLE_US &&
         now_us - link->last_look_us > ENGINE_IDLE_US) {
         link->last_look_us = now_us;
+        channel_listen(&link->channel);
         link_receive(link, now_us);
     }
     if (link->state == LINK_DOWN && has_work) {
@@ -204,7 +208,8 @@ static short events_of(const struct link *link)
     if (link->command_count == 0 && !sending) {
         return 0;
     }
-    return (short)(POLLIN | (sending ? POLLOUT : 0));
+    /* The bell tells when a ring has room. */
+    return (short)(POLLIN | (sending && !link->channel.has_rings ? POLLOUT : 0));
 }
 
 /* Rounds up, so that a deadline has passed when the wait for it is over. */
@@ -217,47 +222,109 @@ static int wait_ms(int64_t until_us, int64_t now_us)
     return left_ms < INT32_MAX ? (int)left_ms : INT32_MAX;
 }
 
-/* The answer is often but a few microseconds away, less than falling asleep and waking takes. */
-static int poll_busily(struct pollfd *polled, nfds_t count, int64_t until_us)
-{
-    int64_t end_us = clock_mono_us() + BUSY_POLL_US;
-    int ready = 0;
-    end_us = end_us < until_us ? end_us : until_us;
-    while (ready == 0 && clock_mono_us() < end_us) {
-        clock_sleep_us(0); /* whoever answers may need this very core */
-        ready = poll(polled, count, 0);
-    }
-    return ready;
-}
-
-static void wait_for_sockets(struct kvasir_client *client, int64_t deadline_us)
-{
+/* The links that wait for something. */
+struct waiters {
     struct pollfd polled[GREETING_REACTORS_MAX];
     struct link *links[GREETING_REACTORS_MAX];
-    nfds_t count = 0;
+    nfds_t count;
+    nfds_t ring_count; /* of them, those with rings */
+};
+
+static void collect_waiters(struct kvasir_client *client, struct waiters *waiters)
+{
+    waiters->count = 0;
+    waiters->ring_count = 0;
     for (uint32_t i = 0; i < client->link_count; i++) {
         struct link *link = client->links[i];
         short events = events_of(link);
-        if (link->fd >= 0 && events != 0) {
-            links[count] = link;
-            polled[count] = (struct pollfd){.fd = link->fd, .events = events};
-            count++;
+        if (link->channel.fd >= 0 && events != 0) {
+            waiters->links[waiters->count] = link;
+            waiters->polled[waiters->count] =
+                (struct pollfd){.fd = link->channel.fd, .events = events};
+            waiters->count++;
+            waiters->ring_count += link->channel.has_rings ? 1 : 0;
         }
     }
+}
+
+static bool ring_is_ready(const struct waiters *waiters)
+{
+    for (nfds_t i = 0; waiters->ring_count > 0 && i < waiters->count; i++) {
+        const struct link *link = waiters->links[i];
+        if (channel_is_ready(&link->channel, !outbox_is_empty(&link->outbox))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Looks at the rings for about a microsecond. */
+static bool watch_rings(const struct waiters *waiters)
+{
+    for (unsigned i = 0; waiters->ring_count > 0 && i < RING_LOOKS; i++) {
+        if (ring_is_ready(waiters)) {
+            return true;
+        }
+        CPU_RELAX();
+    }
+    return false;
+}
+
+/* The answer is often but a few microseconds away, less than falling asleep and waking takes. True:
+ * something is ready. */
+static bool poll_busily(struct waiters *waiters, int64_t until_us)
+{
+    int64_t end_us = clock_mono_us() + BUSY_POLL_US;
+    end_us = end_us < until_us ? end_us : until_us;
+    do {
+        if (watch_rings(waiters)) {
+            return true;
+        }
+        clock_sleep_us(0); /* whoever answers may need this very core */
+        if (waiters->ring_count < waiters->count && poll(waiters->polled, waiters->count, 0) != 0) {
+            return true;
+        }
+    } while (clock_mono_us() < end_us);
+    return false;
+}
+
+/* Waits for a socket, or for the bell of a ring. */
+static void sleep_until(struct waiters *waiters, int64_t until_us)
+{
+    bool sleeps = true;
+    for (nfds_t i = 0; i < waiters->count; i++) {
+        struct link *link = waiters->links[i];
+        sleeps = channel_sleep(&link->channel, !outbox_is_empty(&link->outbox)) && sleeps;
+    }
+    (void)poll(waiters->polled, waiters->count, sleeps ? wait_ms(until_us, clock_mono_us()) : 0);
+    for (nfds_t i = 0; i < waiters->count; i++) {
+        channel_awake(&waiters->links[i]->channel);
+    }
+}
+
+static void wait_for_channels(struct kvasir_client *client, int64_t deadline_us)
+{
+    struct waiters waiters;
     int64_t until_us = earliest_deadline(client, deadline_us);
-    int ready = poll_busily(polled, count, until_us);
-    if (ready == 0) {
-        ready = poll(polled, count, wait_ms(until_us, clock_mono_us()));
+    int64_t now_us;
+    collect_waiters(client, &waiters);
+    if (!poll_busily(&waiters, until_us)) {
+        sleep_until(&waiters, until_us);
     }
-    if (ready <= 0) {
-        return; /* time, or a signal: the caller looks again */
-    }
-    int64_t now_us = clock_mono_us();
-    for (nfds_t i = 0; i < count; i++) {
+    now_us = clock_mono_us();
+    for (nfds_t i = 0; i < waiters.count; i++) {
+        struct link *link = waiters.links[i];
+        short events = waiters.polled[i].revents;
         /* A link may have been dropped and opened again by another's events: its old events say
          * nothing then. */
-        if (polled[i].revents != 0 && links[i]->fd == polled[i].fd) {
-            link_ready(links[i], polled[i].revents, now_us);
+        if (link->channel.fd != waiters.polled[i].fd) {
+            continue;
+        }
+        if (events != 0) {
+            link_ready(link, events, now_us);
+        } else if (channel_is_ready(&link->channel, !outbox_is_empty(&link->outbox))) {
+            link_receive(link, now_us);
+            link_flush(link, now_us);
         }
     }
 }
@@ -282,7 +349,7 @@ void engine_turn(struct kvasir_client *client, int64_t deadline_us)
     }
     expire_requests(client, now_us);
     if (client->done_count == done_before && !has_stranded_work(client)) {
-        wait_for_sockets(client, deadline_us);
+        wait_for_channels(client, deadline_us);
     }
 }
 

@@ -18,6 +18,8 @@ enum field {
     FIELD_REGION,
     FIELD_STAGING,
     FIELD_PAGE,
+    FIELD_RING_OFFSET,
+    FIELD_RING_BYTES,
 };
 
 static const struct {
@@ -40,6 +42,8 @@ static const struct {
     {"region_bytes", FIELD_REGION},
     {"staging_bytes", FIELD_STAGING},
     {"page_bytes", FIELD_PAGE},
+    {"ring_offset", FIELD_RING_OFFSET},
+    {"ring_bytes", FIELD_RING_BYTES},
 };
 
 static enum field field_of(struct slice name)
@@ -193,6 +197,10 @@ enum kvasir_status greeting_shm_token(struct greeting_reader *reader,
             shm->staging_bytes = number_of(token, INT64_MAX);
         } else if (reader->field == FIELD_PAGE) {
             shm->page_bytes = (uint32_t)number_of(token, UINT32_MAX);
+        } else if (reader->field == FIELD_RING_OFFSET) {
+            shm->ring_offset_bytes = number_of(token, INT64_MAX);
+        } else if (reader->field == FIELD_RING_BYTES) {
+            shm->ring_bytes = (uint32_t)number_of(token, UINT32_MAX);
         } else if (reader->field == FIELD_LEASE_MAX) {
             shm->lease_ms_max = (uint32_t)number_of(token, UINT32_MAX);
         }

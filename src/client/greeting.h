@@ -33,6 +33,8 @@ struct greeting {
 struct greeting_shm {
     uint64_t region_bytes;
     uint64_t staging_bytes;
+    uint64_t ring_offset_bytes; /* of the two rings behind the staging area, in its descriptor */
+    uint32_t ring_bytes;        /* capacity of each; 0: none on offer */
     uint32_t page_bytes;
     uint32_t lease_ms_max;
 };

@@ -27,7 +27,7 @@ struct link *link_create(struct kvasir_client *client, uint32_t index)
     }
     link->client = client;
     link->index = index;
-    link->fd = -1;
+    channel_init(&link->channel);
     link->passed_fds[0] = -1;
     link->passed_fds[1] = -1;
     link->inbox = malloc(LINK_INBOX_BYTES);
@@ -53,10 +53,7 @@ static void close_passed(struct link *link)
 /* Back to nothing; commands in flight were dealt with before. */
 static void reset(struct link *link)
 {
-    if (link->fd >= 0) {
-        (void)close(link->fd);
-        link->fd = -1;
-    }
+    channel_close(&link->channel);
     close_passed(link);
     shm_map_close(&link->shm);
     outbox_reset(&link->outbox);
@@ -117,7 +114,7 @@ static void try_endpoint(struct link *link, int64_t now_us)
     link->attempt_deadline_us = now_us + (int64_t)link->client->options.connect_timeout_ms * 1000;
     link->is_unix = endpoint_is_unix(endpoint);
     link->last_receive_us = now_us;
-    enum kvasir_status status = endpoint_open(endpoint, &link->fd);
+    enum kvasir_status status = endpoint_open(endpoint, &link->channel.fd);
     if (status == KVASIR_PENDING) {
         link->state = LINK_CONNECTING;
     } else if (status == KVASIR_OK) {
@@ -163,7 +160,7 @@ void link_attempt_failed(struct link *link, enum kvasir_status status, int64_t n
     const struct endpoint *endpoint = endpoint_in_use(link);
     link->attempt_deadline_us = now_us + (int64_t)link->client->options.connect_timeout_ms * 1000;
     link->is_unix = endpoint_is_unix(endpoint);
-    enum kvasir_status opened = endpoint_open(endpoint, &link->fd);
+    enum kvasir_status opened = endpoint_open(endpoint, &link->channel.fd);
     if (opened == KVASIR_PENDING) {
         link->state = LINK_CONNECTING;
     } else if (opened == KVASIR_OK) {
@@ -229,7 +226,7 @@ static ssize_t read_with_descriptors(struct link *link, struct iovec *vector)
                              .msg_iovlen = 1,
                              .msg_control = &control,
                              .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = recvmsg(link->channel.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got <= 0) {
         return got;
     }
@@ -261,7 +258,8 @@ static ssize_t read_payload(struct link *link)
     link->inbox_tail = 0;
     if (sink->discard) {
         size_t size = sink->left_bytes < LINK_INBOX_BYTES ? sink->left_bytes : LINK_INBOX_BYTES;
-        ssize_t got = recv(link->fd, link->inbox, size, MSG_DONTWAIT);
+        struct iovec vector = {.iov_base = link->inbox, .iov_len = size};
+        ssize_t got = channel_receive(&link->channel, &vector, 1);
         sink->left_bytes -= got > 0 ? (size_t)got : 0;
         return got;
     }
@@ -273,8 +271,7 @@ static ssize_t read_payload(struct link *link)
         vector[count] = (struct iovec){.iov_base = link->inbox, .iov_len = read_ahead(link, 1, 0)};
         count++;
     }
-    struct msghdr message = {.msg_iov = vector, .msg_iovlen = count};
-    ssize_t got = recvmsg(link->fd, &message, MSG_DONTWAIT);
+    ssize_t got = channel_receive(&link->channel, vector, count);
     if (got > 0) {
         size_t placed = (size_t)got < direct ? (size_t)got : direct;
         segment_skip(&sink->cursor, placed);
@@ -302,7 +299,7 @@ static ssize_t read_some(struct link *link)
     struct iovec vector = {.iov_base = link->inbox + held, .iov_len = size};
     ssize_t got = link->state == LINK_GREETING && link->is_unix
                       ? read_with_descriptors(link, &vector)
-                      : recv(link->fd, vector.iov_base, vector.iov_len, MSG_DONTWAIT);
+                      : channel_receive(&link->channel, &vector, 1);
     link->inbox_tail += got > 0 ? (size_t)got : 0;
     return got;
 }
@@ -439,10 +436,10 @@ void link_receive(struct link *link, int64_t now_us)
 
 void link_flush(struct link *link, int64_t now_us)
 {
-    if (link->fd < 0 || link->state == LINK_CONNECTING || outbox_is_empty(&link->outbox)) {
+    if (link->channel.fd < 0 || link->state == LINK_CONNECTING || outbox_is_empty(&link->outbox)) {
         return;
     }
-    if (outbox_flush(&link->outbox, link->fd) == KVASIR_CLOSED) {
+    if (outbox_flush(&link->outbox, &link->channel) == KVASIR_CLOSED) {
         /* The peer may have said why before it closed. */
         int reason = errno;
         uint64_t generation = link->generation;
@@ -460,7 +457,7 @@ void link_ready(struct link *link, short events, int64_t now_us)
         if ((events & (POLLOUT | POLLERR | POLLHUP)) == 0) {
             return;
         }
-        if (endpoint_finish(link->fd) != KVASIR_OK) {
+        if (endpoint_finish(link->channel.fd) != KVASIR_OK) {
             client_explain(link->client, "%s: %s", endpoint_in_use(link)->text, strerror(errno));
             link_attempt_failed(link, KVASIR_CLOSED, now_us);
             return;
@@ -470,9 +467,10 @@ void link_ready(struct link *link, short events, int64_t now_us)
         return;
     }
     if ((events & (POLLIN | POLLERR | POLLHUP)) != 0) {
+        channel_listen(&link->channel);
         link_receive(link, now_us);
     }
-    if (link->fd >= 0 && (events & POLLOUT) != 0) {
+    if (link->channel.fd >= 0 && (events & POLLOUT) != 0) {
         link_flush(link, now_us);
     }
 }

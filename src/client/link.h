@@ -7,6 +7,7 @@
  * passes in the middle of one, or the caller's memory is still referred to, the link is dropped. */
 
 #include "base/compiler.h"
+#include "client/channel.h"
 #include "client/endpoint.h"
 #include "client/greeting.h"
 #include "client/outbox.h"
@@ -35,6 +36,7 @@ enum link_command_kind {
     LINK_HELLO,
     LINK_KV_HELLO,
     LINK_CONNECT_SHM,
+    LINK_CONNECT_RING,
     LINK_PUT,
     LINK_GET,
     LINK_MATCH,
@@ -87,7 +89,7 @@ struct link {
     struct kvasir_client *client; /* the owner */
     uint32_t index;
     enum link_state state;
-    int fd; /* -1: none */
+    struct channel channel;
     bool is_unix;
     bool on_shared; /* the reactor's own endpoint could not be reached */
     bool shm_wanted;

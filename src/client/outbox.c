@@ -199,16 +199,15 @@ static void consume(struct outbox *outbox, size_t bytes)
     }
 }
 
-enum kvasir_status outbox_flush(struct outbox *outbox, int fd)
+enum kvasir_status outbox_flush(struct outbox *outbox, struct channel *channel)
 {
     for (int i = 0; i < OUTBOX_SENDS_MAX; i++) {
         if (outbox->entry_count == 0) {
             return KVASIR_OK;
         }
         struct iovec vector[OUTBOX_VECTOR_MAX];
-        struct msghdr message = {.msg_iov = vector};
-        message.msg_iovlen = build_vector(outbox, vector);
-        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        uint32_t count = build_vector(outbox, vector);
+        ssize_t sent = channel_send(channel, vector, count);
         if (sent < 0) {
             if (errno == EINTR) {
                 continue;

@@ -5,6 +5,7 @@
 
 #include "base/compiler.h"
 #include "base/slice.h"
+#include "client/channel.h"
 #include "client/segment.h"
 
 #include <kvasir/types.h>
@@ -55,6 +56,6 @@ void outbox_add_payload(struct outbox *outbox, const struct iovec *segments, uin
                         size_t length_bytes);
 
 bool outbox_is_empty(const struct outbox *outbox);
-/* Sends what the socket takes. KVASIR_OK: all sent; KVASIR_AGAIN: the socket is full;
+/* Sends what the channel takes. KVASIR_OK: all sent; KVASIR_AGAIN: it is full;
  * KVASIR_CLOSED (errno says why). */
-ATTR_MUST_USE enum kvasir_status outbox_flush(struct outbox *outbox, int fd);
+ATTR_MUST_USE enum kvasir_status outbox_flush(struct outbox *outbox, struct channel *channel);

@@ -106,6 +106,15 @@ void pipeline_connect_shm(struct link *link)
     (void)push(link, LINK_CONNECT_SHM, NULL, JOB_NONE, 0);
 }
 
+void pipeline_connect_ring(struct link *link)
+{
+    struct outbox *outbox = &link->outbox;
+    outbox_add_array(outbox, 2);
+    outbox_add_text(outbox, "KV.CONNECT");
+    outbox_add_text(outbox, "RING");
+    (void)push(link, LINK_CONNECT_RING, NULL, JOB_NONE, 0);
+}
+
 void pipeline_abort(struct link *link, uint64_t reservation_id)
 {
     /* Without room nothing is lost: the server aborts the reservation at its deadline. */

@@ -25,5 +25,6 @@ bool pipeline_has_work(const struct link *link);
 /* The greeting's commands. */
 void pipeline_hello(struct link *link);
 void pipeline_connect_shm(struct link *link);
+void pipeline_connect_ring(struct link *link);
 /* Gives up a reservation. */
 void pipeline_abort(struct link *link, uint64_t reservation_id);

@@ -63,7 +63,7 @@ static enum kvasir_status map_staging(int fd, size_t length_bytes, uint8_t **sta
 }
 
 enum kvasir_status shm_map_open(struct shm_map *map, struct shm_map_table *table, const int fds[2],
-                                size_t region_bytes, size_t staging_bytes)
+                                size_t region_bytes, size_t staging_bytes, size_t behind_bytes)
 {
     check(map->region == NULL);
     struct shm_map_region *region;
@@ -72,12 +72,15 @@ enum kvasir_status shm_map_open(struct shm_map *map, struct shm_map_table *table
         return status;
     }
     uint8_t *staging;
-    status = map_staging(fds[1], staging_bytes, &staging);
+    status = map_staging(fds[1], staging_bytes + behind_bytes, &staging);
     if (status != KVASIR_OK) {
         shm_map_region_put(&region);
         return status;
     }
-    *map = (struct shm_map){.region = region, .staging = staging, .staging_bytes = staging_bytes};
+    *map = (struct shm_map){.region = region,
+                            .staging = staging,
+                            .staging_bytes = staging_bytes,
+                            .mapped_bytes = staging_bytes + behind_bytes};
     return KVASIR_OK;
 }
 
@@ -86,7 +89,7 @@ void shm_map_close(struct shm_map *map)
     if (map->region == NULL) {
         return;
     }
-    (void)munmap(map->staging, map->staging_bytes);
+    (void)munmap(map->staging, map->mapped_bytes);
     shm_map_region_put(&map->region);
     memset(map, 0, sizeof *map);
 }

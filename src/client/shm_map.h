@@ -32,13 +32,14 @@ struct shm_map {
     struct shm_map_region *region; /* counted in the client's table; NULL: none */
     uint8_t *staging;              /* owned mapping */
     size_t staging_bytes;
+    size_t mapped_bytes; /* of the staging descriptor: staging and what lies behind it */
 };
 
-/* Maps both descriptors, which stay the caller's. KVASIR_OK; KVASIR_INVALID: smaller than announced;
- * KVASIR_IO; KVASIR_BUSY: too many regions. */
+/* Maps both descriptors, which stay the caller's; of the second staging_bytes and behind_bytes more.
+ * KVASIR_OK; KVASIR_INVALID: smaller than announced; KVASIR_IO; KVASIR_BUSY: too many regions. */
 ATTR_MUST_USE enum kvasir_status shm_map_open(struct shm_map *map, struct shm_map_table *table,
                                               const int fds[2], size_t region_bytes,
-                                              size_t staging_bytes);
+                                              size_t staging_bytes, size_t behind_bytes);
 /* Unmaps; fine when never opened. */
 void shm_map_close(struct shm_map *map);
 static inline bool shm_map_is_open(const struct shm_map *map)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* Pieces handed to the kernel in one call: more do not make it faster (a 2 MiB page is one piece). */
 #define PIECES_MAX 64
@@ -332,28 +331,7 @@ static void drop_sent(struct output *output, size_t bytes, output_release_fn *re
     }
 }
 
-static ssize_t send_pieces(int descriptor, struct gather *gather)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(gather->descriptors->descriptors))];
-        struct cmsghdr align;
-    } control = {0};
-    struct msghdr message = {.msg_iov = gather->pieces, .msg_iovlen = gather->count};
-    if (gather->descriptors != NULL) {
-        struct cmsghdr *header;
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof(control.bytes);
-        header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(gather->descriptors->descriptors));
-        memcpy(CMSG_DATA(header), gather->descriptors->descriptors,
-               sizeof(gather->descriptors->descriptors));
-    }
-    return sendmsg(descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-enum kvasir_status output_flush(struct output *output, int descriptor, size_t budget_bytes,
+enum kvasir_status output_flush(struct output *output, struct wire *wire, size_t budget_bytes,
                                 output_release_fn *release, void *argument, uint64_t *sent_bytes_p)
 {
     size_t spent = 0;
@@ -361,11 +339,10 @@ enum kvasir_status output_flush(struct output *output, int descriptor, size_t bu
         struct gather gather;
         ssize_t sent;
         gather_pieces(output, &gather, budget_bytes - spent);
-        sent = send_pieces(descriptor, &gather);
+        sent = wire_send(wire, gather.pieces, gather.count,
+                         gather.descriptors != NULL ? gather.descriptors->descriptors : NULL,
+                         OUTPUT_DESCRIPTOR_COUNT);
         if (sent < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
             return errno == EAGAIN ? KVASIR_AGAIN : KVASIR_CLOSED;
         }
         spent += (size_t)sent;

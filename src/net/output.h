@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 #include "mem/layout.h"
 #include "net/chunk.h"
+#include "net/wire.h"
 
 #include <kvasir/types.h>
 
@@ -52,8 +53,8 @@ ATTR_MUST_USE bool output_value(struct output *output, const struct layout_curso
 ATTR_MUST_USE bool output_descriptors(struct output *output,
                                       const int descriptors[OUTPUT_DESCRIPTOR_COUNT]);
 
-/* Sends what the socket takes, at most budget_bytes or a little more. KVASIR_OK: everything is out or
- * the budget is used up (see pending_bytes); KVASIR_AGAIN: the socket is full; KVASIR_CLOSED. */
-ATTR_MUST_USE enum kvasir_status output_flush(struct output *output, int descriptor,
+/* Sends what the wire takes, at most budget_bytes or a little more. KVASIR_OK: everything is out or
+ * the budget is used up (see pending_bytes); KVASIR_AGAIN: it is full; KVASIR_CLOSED. */
+ATTR_MUST_USE enum kvasir_status output_flush(struct output *output, struct wire *wire,
                                               size_t budget_bytes, output_release_fn *release,
                                               void *argument, uint64_t *sent_bytes_p);

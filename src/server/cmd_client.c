@@ -95,7 +95,7 @@ static size_t describe(const struct conn *conn, char *line, size_t capacity)
         "ssub=0 multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
         "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d "
         "lib-name=%s lib-ver=%s\n",
-        (unsigned long long)conn->id, conn->peer, conn->local, conn->descriptor, conn->name,
+        (unsigned long long)conn->id, conn->peer, conn->local, conn->wire.descriptor, conn->name,
         (long long)((now_us - conn->created_us) / 1000000),
         (long long)((now_us - conn->active_us) / 1000000), conn->is_unix ? "U" : "N",
         (unsigned)conn->database, input_length(&conn->input),

@@ -18,7 +18,7 @@ static const char ERROR_NO_STAGING[] =
     "UNSUPPORTED the connection has no staging memory: KV.CONNECT SHM on the Unix socket comes first; "
     "KV.SET needs none";
 
-/* ---- KV.CONNECT SHM [STAGING bytes] ---- */
+/* ---- KV.CONNECT SHM [STAGING bytes] | RING ---- */
 
 static bool parse_staging(struct conn *conn, const struct request *request, uint64_t *bytes)
 {
@@ -41,6 +41,25 @@ static bool parse_staging(struct conn *conn, const struct request *request, uint
     return true;
 }
 
+/* The reply is the last thing that goes over the socket. */
+static void connect_ring(struct conn *conn, const struct request *request)
+{
+    if (request->arg_count != 2) {
+        reply_error(conn, ERROR_SYNTAX);
+    } else if (conn->staging == NULL) {
+        reply_error(conn, ERROR_NO_STAGING);
+    } else if (conn->ring_asked || conn->wire.has_rings) {
+        reply_error(conn, "EXISTS the connection has its rings already");
+    } else if (conn->reactor->ring_count >= REACTOR_RINGS_MAX) {
+        reply_errorf(conn, "BUSY this reactor watches %u rings already; the socket stays in use",
+                     REACTOR_RINGS_MAX);
+    } else {
+        conn->reactor->ring_count++;
+        conn->ring_asked = true;
+        reply_ok(conn);
+    }
+}
+
 void cmd_shm_reply_connect(struct conn *conn, struct request *request)
 {
     struct reactor *reactor = conn->reactor;
@@ -48,8 +67,12 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
     uint64_t bytes;
     uint64_t left;
     int descriptors[OUTPUT_DESCRIPTOR_COUNT];
+    if (slice_equal_nocase(request->args[1], "ring")) {
+        connect_ring(conn, request);
+        return;
+    }
     if (!slice_equal_nocase(request->args[1], "shm")) {
-        reply_error(conn, "UNSUPPORTED this server offers KV.CONNECT SHM only");
+        reply_error(conn, "UNSUPPORTED this server offers KV.CONNECT SHM and RING only");
         return;
     }
     if (!shm_allowed(conn) || !parse_staging(conn, request, &bytes)) {
@@ -60,6 +83,7 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
         return;
     }
     left = server->staging_bytes_max - reactor->shm_staging_bytes;
+    left = left > SHM_RINGS_BYTES ? left - SHM_RINGS_BYTES : 0;
     /* What was asked for is a wish: the next client shall find something, too. */
     if (left > STAGING_LAST_BYTES) {
         left = left / 2 > STAGING_LAST_BYTES ? left / 2 : STAGING_LAST_BYTES;
@@ -81,13 +105,17 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
     if (!output_descriptors(&conn->output, descriptors)) {
         return; /* the connection closes for want of buffers */
     }
-    reply_map(conn, 4);
+    reply_map(conn, 6);
     reply_text(conn, "region_bytes");
     reply_integer(conn, (int64_t)region_size_bytes(server->payload_region));
     reply_text(conn, "page_bytes");
     reply_integer(conn, SERVER_PAYLOAD_PAGE_BYTES);
     reply_text(conn, "staging_bytes");
     reply_integer(conn, (int64_t)bytes);
+    reply_text(conn, "ring_offset");
+    reply_integer(conn, (int64_t)bytes);
+    reply_text(conn, "ring_bytes");
+    reply_integer(conn, SHM_RING_BYTES);
     reply_text(conn, "lease_ms_max");
     reply_integer(conn, (int64_t)reactor->settings.lease_max_ms);
 }

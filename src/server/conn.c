@@ -5,6 +5,7 @@
 #include "server/conn_end.h"
 #include "server/reply.h"
 #include "server/serve.h"
+#include "server/shm.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,11 +27,14 @@ static void on_ready(void *argument, unsigned events)
     if (conn->dead) {
         return;
     }
-    if ((events & LOOP_READ) != 0) {
-        conn->readable = true;
-    }
-    if ((events & LOOP_WRITE) != 0) {
-        conn->writable = true;
+    if (wire_listen(&conn->wire)) {
+        bool gone = conn->wire.rings.gone;
+        conn->readable = conn->readable || gone;
+        conn->writable = conn->writable || gone;
+        (void)conn_look_at_rings(conn);
+    } else {
+        conn->readable = conn->readable || (events & LOOP_READ) != 0;
+        conn->writable = conn->writable || (events & LOOP_WRITE) != 0;
     }
     conn_run_later(conn); /* the loop may have slept: the next turn knows what time it is */
 }
@@ -41,6 +45,7 @@ static void init_lists(struct conn *conn)
     list_init(&conn->run_link);
     list_init(&conn->batch_link);
     list_init(&conn->dead_link);
+    list_init(&conn->ring_link);
 }
 
 static void set_keepalive(const struct reactor *reactor, int descriptor)
@@ -66,7 +71,7 @@ void conn_accept(struct reactor *reactor, int descriptor)
     }
     conn->magic = CONN_MAGIC;
     conn->reactor = reactor;
-    conn->descriptor = descriptor;
+    wire_init(&conn->wire, descriptor);
     conn->id = reactor->next_conn++ * reactor->server->reactor_count + reactor->index + 1;
     init_lists(conn);
     input_init(&conn->input, &reactor->chunks);
@@ -101,6 +106,50 @@ void conn_run_later(struct conn *conn)
     }
 }
 
+/* ---- rings ---- */
+
+/* The reply to KV.CONNECT RING is out: from here on the socket is only the bell. */
+static void begin_rings(struct conn *conn)
+{
+    conn->ring_asked = false;
+    wire_use_rings(&conn->wire, conn->staging->base + conn->staging->size_bytes, SHM_RING_BYTES);
+    list_push_back(&conn->reactor->rings, &conn->ring_link);
+}
+
+/* What the connection waits for. What it cannot use just now is no reason to stay awake. */
+static bool wants_bytes(const struct conn *conn)
+{
+    return !conn->readable && !conn->closing;
+}
+
+static bool wants_room(const struct conn *conn)
+{
+    return !conn->writable && conn->output.pending_bytes > 0;
+}
+
+bool conn_look_at_rings(struct conn *conn)
+{
+    struct ring_channel *rings = &conn->wire.rings;
+    bool bytes = wants_bytes(conn) && ring_channel_is_ready(rings, true, false);
+    bool room = wants_room(conn) && ring_channel_is_ready(rings, false, true);
+    conn->readable = conn->readable || bytes;
+    conn->writable = conn->writable || room;
+    if (bytes || room) {
+        conn_run_later(conn);
+    }
+    return bytes || room;
+}
+
+bool conn_sleep_on_rings(struct conn *conn)
+{
+    return ring_channel_sleep(&conn->wire.rings, wants_bytes(conn), wants_room(conn));
+}
+
+void conn_awake_on_rings(struct conn *conn)
+{
+    ring_channel_awake(&conn->wire.rings);
+}
+
 /* ---- sending ---- */
 
 static void send_output(struct conn *conn)
@@ -120,8 +169,8 @@ static void send_output(struct conn *conn)
     if (conn->output.first == NULL || !conn->writable) {
         return;
     }
-    status = output_flush(&conn->output, conn->descriptor, SEND_BUDGET_BYTES,
-                          pin_mail_release_output, reactor, &sent);
+    status = output_flush(&conn->output, &conn->wire, SEND_BUDGET_BYTES, pin_mail_release_output,
+                          reactor, &sent);
     metric_add(&reactor->metrics.bytes_out, sent);
     conn->bytes_out += sent;
     if (sent > 0) {
@@ -142,6 +191,8 @@ static void send_output(struct conn *conn)
     conn->blocked_us = 0;
     if (conn->output.pending_bytes > 0) {
         conn_run_later(conn);
+    } else if (UNLIKELY(conn->ring_asked)) {
+        begin_rings(conn);
     }
 }
 
@@ -187,16 +238,14 @@ static bool make_room(struct conn *conn)
 /* Reads once. True: something arrived. */
 static bool receive_input(struct conn *conn)
 {
-    size_t length;
+    struct iovec piece;
     ssize_t got;
     if (!conn->readable || !make_room(conn)) {
         return false;
     }
-    length = read_length(conn);
-    do {
-        got =
-            recv(conn->descriptor, conn->input.data + conn->input.end_bytes, length, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
+    piece.iov_base = conn->input.data + conn->input.end_bytes;
+    piece.iov_len = read_length(conn);
+    got = wire_receive(&conn->wire, &piece, 1);
     if (got <= 0) {
         conn->readable = false;
         input_use(&conn->input, 0);
@@ -207,7 +256,7 @@ static bool receive_input(struct conn *conn)
         }
         return false;
     }
-    if ((size_t)got < length) {
+    if ((size_t)got < piece.iov_len) {
         conn->readable = false;
     }
     conn->input.end_bytes += (size_t)got;
@@ -269,6 +318,10 @@ static bool step(struct conn *conn)
 static void update_interest(struct conn *conn)
 {
     unsigned events = 0;
+    if (UNLIKELY(conn->wire.has_rings)) {
+        loop_interest(conn->watch, conn->wire.rings.gone ? 0 : LOOP_READ);
+        return;
+    }
     if (!conn->readable && !conn->closing) {
         events |= LOOP_READ;
     }

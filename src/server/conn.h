@@ -36,7 +36,7 @@ struct conn {
     struct list run_link;   /* reactor->runnable */
     struct list batch_link; /* reactor->batch_waiters */
     struct list dead_link;  /* reactor->dead */
-    int descriptor;
+    struct wire wire;       /* owns its descriptor */
     struct loop_watch *watch;
 
     struct input input;
@@ -53,12 +53,15 @@ struct conn {
     struct staging *staging; /* owned; NULL: not a shared-memory client */
     uint64_t grant_shards;   /* bit per shard that may hold grants of this connection */
 
+    struct list ring_link; /* reactor->rings, once the wire is a pair of rings */
+
     bool readable;
     bool writable;
     bool closing;
     bool dead;
     bool is_unix;
     bool upload_waits; /* in reactor->upload_waiters, by batch_link */
+    bool ring_asked;   /* the rings take over when the reply to KV.CONNECT RING is out */
     bool yielded;      /* the batch waits for nothing but this connection's next turn */
     bool authenticated;
     bool reply_off;  /* CLIENT REPLY OFF */
@@ -99,5 +102,10 @@ void conn_bury(struct reactor *reactor);
 void conn_tick(struct conn *conn);
 /* A handler's plan has more to do, in the next turn: the round is not done before. */
 void conn_yield(struct conn *conn);
+/* Whether the rings have requests, or room for replies: the connection then runs in this turn. */
+bool conn_look_at_rings(struct conn *conn);
+/* The client shall ring the bell from now on; false: no need to sleep. */
+ATTR_MUST_USE bool conn_sleep_on_rings(struct conn *conn);
+void conn_awake_on_rings(struct conn *conn);
 /* Has the connection advance again in this or the next turn. */
 void conn_run_later(struct conn *conn);

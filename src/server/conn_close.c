@@ -29,8 +29,13 @@ void conn_kill(struct conn *conn)
     upload_stop_waiting(conn);
     list_remove(&conn->batch_link);
     loop_unwatch(&conn->watch);
-    (void)close(conn->descriptor);
-    conn->descriptor = -1;
+    if (conn->ring_asked || conn->wire.has_rings) {
+        conn->ring_asked = false;
+        list_remove(&conn->ring_link);
+        reactor->ring_count--;
+    }
+    (void)close(conn->wire.descriptor);
+    conn->wire.descriptor = -1;
     output_fini(&conn->output, pin_mail_release_output, reactor);
     list_remove(&conn->link);
     list_push_back(&reactor->dead, &conn->dead_link);

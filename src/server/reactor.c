@@ -1,6 +1,7 @@
 #include "server/reactor.h"
 
 #include "base/check.h"
+#include "base/compiler.h"
 #include "route/slot.h"
 #include "server/batch.h"
 #include "server/conn.h"
@@ -28,6 +29,10 @@
 #define ACCEPTS_MAX 64
 /* Chunks taken from the system at start. */
 #define CHUNKS_AT_START 64
+/* Looks at the rings before the loop and others have their turn: about a microsecond. */
+#define RING_LOOKS 32
+/* Turns that may go by with requests from rings alone. */
+#define RING_TURNS_MAX 16
 
 uint32_t reactor_of_key(const struct reactor *reactor, struct slice key)
 {
@@ -254,18 +259,61 @@ static void run_runnable(struct reactor *reactor)
     }
 }
 
+static bool look_at_rings(struct reactor *reactor)
+{
+    bool found = false;
+    list_foreach (cursor, &reactor->rings) {
+        found = conn_look_at_rings(list_entry(cursor, struct conn, ring_link)) || found;
+    }
+    return found;
+}
+
+static bool sleep_on_rings(struct reactor *reactor)
+{
+    list_foreach (cursor, &reactor->rings) {
+        if (!conn_sleep_on_rings(list_entry(cursor, struct conn, ring_link))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void awake(struct reactor *reactor)
+{
+    mailbox_wake(reactor->server->mailbox, reactor->index);
+    list_foreach (cursor, &reactor->rings) {
+        conn_awake_on_rings(list_entry(cursor, struct conn, ring_link));
+    }
+}
+
 /* True when there is nothing to do before an event or mail comes. */
 static bool may_sleep(struct reactor *reactor, bool flushed)
 {
     return flushed && list_empty(&reactor->runnable) && !reactor->draining &&
-           reactor->now.mono_us >= reactor->busy_until_us &&
+           reactor->now.mono_us >= reactor->busy_until_us && sleep_on_rings(reactor) &&
            mailbox_sleep(reactor->server->mailbox, reactor->index);
+}
+
+/* Whoever was answered may ask again at once. True: a ring has something, and the loop, which costs a
+ * system call, can be asked later. */
+static bool wait_busily(struct reactor *reactor)
+{
+    for (unsigned i = 0; i < RING_LOOKS && !list_empty(&reactor->rings); i++) {
+        if (look_at_rings(reactor)) {
+            reactor->ring_turns++;
+            return reactor->ring_turns < RING_TURNS_MAX;
+        }
+        CPU_RELAX();
+    }
+    clock_sleep_us(0); /* the client may need this very core to ask */
+    return false;
 }
 
 static void turn(struct reactor *reactor)
 {
     bool flushed;
     reactor_receive(reactor);
+    (void)look_at_rings(reactor);
     run_runnable(reactor);
     conn_bury(reactor);
     if (reactor->draining && drain(reactor)) {
@@ -276,11 +324,9 @@ static void turn(struct reactor *reactor)
     metric_add(&reactor->metrics.turns, 1);
     if (may_sleep(reactor, flushed)) {
         loop_turn(reactor->loop, true);
-        mailbox_wake(reactor->server->mailbox, reactor->index);
-    } else {
-        if (reactor->now.mono_us < reactor->busy_until_us) {
-            clock_sleep_us(0); /* the client may need this very core to ask */
-        }
+        awake(reactor);
+    } else if (reactor->now.mono_us >= reactor->busy_until_us || !wait_busily(reactor)) {
+        reactor->ring_turns = 0;
         loop_turn(reactor->loop, false);
     }
     reactor->now = clock_moment();
@@ -387,6 +433,7 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->batch_waiters);
     list_init(&reactor->upload_waiters);
     list_init(&reactor->dead);
+    list_init(&reactor->rings);
     list_init(&reactor->free_batches);
     list_init(&reactor->stalled);
     for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {

@@ -25,6 +25,8 @@ struct conn;
 #define REACTOR_MAGIC 0x52454143U
 
 #define REACTOR_LISTENERS_MAX 4
+/* Connections whose requests come through memory: each is looked at in every turn. */
+#define REACTOR_RINGS_MAX 64U
 
 /* What main writes to a reactor's control descriptor (an eventfd, so orders add up): finish what is
  * under way; close all connections; leave the loop, now that nobody has work for anybody. */
@@ -89,6 +91,9 @@ struct reactor {
     struct list runnable;       /* have something to do without a new event */
     struct list batch_waiters;  /* wait for a free batch */
     struct list upload_waiters; /* wait until other uploads end */
+    struct list rings;          /* connections to be looked at in every turn */
+    uint32_t ring_turns;        /* since the loop was asked */
+    uint32_t ring_count;        /* of them, and those about to join */
     struct list dead;           /* to be freed at the end of the turn */
     uint64_t next_conn;
     uint32_t conn_count;

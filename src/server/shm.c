@@ -41,7 +41,7 @@ bool shm_allowed(struct conn *conn)
         reply_error(conn, "UNSUPPORTED shared memory is switched off (option shm)");
         return false;
     }
-    if (!listener_peer_uid(conn->descriptor, &uid)) {
+    if (!listener_peer_uid(conn->wire.descriptor, &uid)) {
         reply_error(conn, "DENIED the user id of the client cannot be learnt");
         return false;
     }
@@ -83,16 +83,16 @@ bool shm_staging_open(struct conn *conn, uint64_t size_bytes)
     staging->size_bytes = size_bytes;
     staging->block_count = (uint32_t)(size_bytes / SHM_BLOCK_BYTES);
     staging->owners = calloc(staging->block_count, sizeof(*staging->owners));
-    staging->descriptor = make_descriptor(size_bytes);
+    staging->descriptor = make_descriptor(size_bytes + SHM_RINGS_BYTES);
     if (staging->owners == NULL || staging->descriptor < 0) {
         goto fail;
     }
-    staging->base =
-        mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, staging->descriptor, 0);
+    staging->base = mmap(NULL, size_bytes + SHM_RINGS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+                         staging->descriptor, 0);
     if (staging->base == MAP_FAILED) {
         goto fail;
     }
-    reactor->shm_staging_bytes += size_bytes;
+    reactor->shm_staging_bytes += size_bytes + SHM_RINGS_BYTES;
     metric_add(&reactor->metrics.shm_clients, 1);
     conn->staging = staging;
     return true;
@@ -115,9 +115,9 @@ void shm_staging_close(struct conn *conn)
     if (staging == NULL) {
         return;
     }
-    conn->reactor->shm_staging_bytes -= staging->size_bytes;
+    conn->reactor->shm_staging_bytes -= staging->size_bytes + SHM_RINGS_BYTES;
     metric_sub(&conn->reactor->metrics.shm_clients, 1);
-    (void)munmap(staging->base, staging->size_bytes);
+    (void)munmap(staging->base, staging->size_bytes + SHM_RINGS_BYTES);
     (void)close(staging->descriptor);
     free(staging->owners);
     free(staging);

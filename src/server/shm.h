@@ -8,6 +8,7 @@
  * first, so that the same few stay warm in the cache. It is sealed against shrinking, so that no client
  * can take memory away from under the server. */
 
+#include "base/byte_ring.h"
 #include "server/conn.h"
 #include "store/op.h"
 
@@ -15,6 +16,10 @@
 /* Reservations one connection can have open. */
 #define SHM_HOLDS_MAX 256
 #define SHM_HOLD_NONE 0
+/* Behind the area lie two rings, for requests and for replies, which KV.CONNECT RING puts in the
+ * place of the socket. */
+#define SHM_RING_BYTES  (64U << 10)
+#define SHM_RINGS_BYTES (2 * BYTE_RING_BYTES(SHM_RING_BYTES))
 
 struct staging_hold {
     uint64_t grant_id; /* 0: free, or not yet granted */
@@ -32,9 +37,9 @@ struct staging_commit {
 };
 
 struct staging {
-    int descriptor; /* owned */
-    uint8_t *base;  /* owned mapping */
-    size_t size_bytes;
+    int descriptor;    /* owned */
+    uint8_t *base;     /* owned mapping: the area, then the rings */
+    size_t size_bytes; /* of the area */
     uint32_t block_count;
     uint16_t *owners; /* owned; per block: hold number (from 1), or SHM_HOLD_NONE */
     struct staging_hold holds[SHM_HOLDS_MAX + 1];
@@ -43,7 +48,7 @@ struct staging {
 
 /* Whether this connection may have shared memory; the reply is an error if not. */
 bool shm_allowed(struct conn *conn);
-/* Makes the staging area; false: error reply written. */
+/* Makes the staging area and the rings; false: error reply written. */
 bool shm_staging_open(struct conn *conn, uint64_t size_bytes);
 void shm_staging_close(struct conn *conn);
 

@@ -196,11 +196,7 @@ static bool take_buffered(struct conn *conn)
 
 static ssize_t receive(struct conn *conn, struct iovec *pieces, int count)
 {
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
-    ssize_t got;
-    do {
-        got = recvmsg(conn->descriptor, &message, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
+    ssize_t got = wire_receive(&conn->wire, pieces, (size_t)count);
     if (got > 0) {
         conn_received(conn, (uint64_t)got);
         return got;

@@ -1,7 +1,10 @@
 """A bare RESP client: what goes over the wire is in the test's hands. One thread a connection."""
 
 import array
+import mmap
+import os
 import socket
+import time
 
 DEADLINE_S = 20.0
 
@@ -160,3 +163,115 @@ class Connection:
         if kind == b"%":
             return {self.read(): self.read_or_error() for _ in range(int(text))}
         raise AssertionError(f"not RESP: {line[:80]!r}")
+
+
+class RingConnection(Connection):
+    """Over rings in shared memory, once connected; `memory` is the staging descriptor's mapping. A ring
+    has a page of its own for positions and flags, then its bytes; requests come first."""
+
+    HEADER = 4096
+    LINE = 64  # written, read, reader_sleeps, writer_sleeps: one a line
+
+    def __init__(self, path, staging=1 << 20, **options):
+        super().__init__(path, **options)
+        self.rings = False
+        reply = self("KV.CONNECT", "SHM", "STAGING", staging)
+        facts = dict(zip((name.decode() for name in reply[::2]), reply[1::2]))
+        self.capacity = facts["ring_bytes"]
+        self.memory = mmap.mmap(self.descriptors[1], 0)
+        at = facts["ring_offset"]
+        self.words = memoryview(self.memory).cast("I")
+        self.requests, self.replies = at, at + self.HEADER + self.capacity
+        assert self("KV.CONNECT", "RING") == "OK"
+        self.rings = True
+
+    def word(self, ring, line):
+        return (ring + line * self.LINE) // 4
+
+    def _copy(self, ring, position, data=None, length=0):
+        """Writes data at the position, or returns length bytes of it."""
+        base, at = ring + self.HEADER, position % self.capacity
+        first = min(self.capacity - at, len(data) if data is not None else length)
+        if data is None:
+            return self.memory[base + at : base + at + first] + (
+                self.memory[base : base + length - first]
+            )
+        self.memory[base + at : base + at + first] = data[:first]
+        self.memory[base : base + len(data) - first] = data[first:]
+        return data
+
+    def _bell(self):
+        try:
+            self.socket.send(b"!", socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass  # there are bells enough
+
+    def _wait(self, true, line):
+        """Until true, ringing and being rung for."""
+        end = time.monotonic() + DEADLINE_S
+        while not true():
+            self.words[line] = 1
+            if not true():
+                self.socket.settimeout(0.01)
+                try:
+                    if not self.socket.recv(64):
+                        if true():
+                            return
+                        raise Closed("end of stream")
+                except TimeoutError:
+                    pass
+                except ConnectionResetError as reason:
+                    raise Closed(str(reason)) from reason
+            if time.monotonic() > end:
+                raise TimeoutError("nothing moves in the ring")
+
+    def send(self, data):
+        if not self.rings:
+            return super().send(data)
+        written, read = self.word(self.requests, 0), self.word(self.requests, 1)
+        done = 0
+        try:
+            while done < len(data):
+                self._wait(
+                    lambda: (self.words[written] - self.words[read]) % 2**32 < self.capacity,
+                    self.word(self.requests, 3),
+                )
+                room = self.capacity - (self.words[written] - self.words[read]) % 2**32
+                part = data[done : done + room]
+                self._copy(self.requests, self.words[written], part)
+                self.words[written] = (self.words[written] + len(part)) % 2**32
+                done += len(part)
+                self._bell()
+                # Both rings may be full at once: what is answered is taken meanwhile.
+                self._take()
+        except (BrokenPipeError, ConnectionResetError) as reason:
+            raise Closed(str(reason)) from reason
+
+    def _take(self):
+        written, read = self.word(self.replies, 0), self.word(self.replies, 1)
+        end = self.words[written]
+        held = (end - self.words[read]) % 2**32
+        self.buffer += self._copy(self.replies, self.words[read], None, held)
+        self.words[read] = end
+
+    def _fill(self):
+        if not self.rings:
+            return super()._fill()
+        written, read = self.word(self.replies, 0), self.word(self.replies, 1)
+        self._wait(lambda: self.words[written] != self.words[read], self.word(self.replies, 2))
+        self._take()
+        self._bell()
+
+    def closed(self):
+        try:
+            while True:
+                self._fill()
+        except Closed:
+            return bytes(self.buffer[self.start :])
+
+    def close(self):
+        self.words.release()
+        self.memory.close()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        super().close()

@@ -147,11 +147,11 @@ def test_another_user_is_denied(start):
     with server.connect() as connection:
         assert connection("GET", "by:other") == b"1", "other commands are served"
         assert connection("CONFIG", "SET", "shm-uid", "1,65534") == "OK"
-        assert ask().startswith(b"*8\r\n")
+        assert ask().startswith(b"*12\r\n")
         connection("CONFIG", "SET", "shm-uid", "6553,655340")
         assert ask().startswith(b"-DENIED ")
         connection("CONFIG", "SET", "shm-uid", "*")
-        assert ask().startswith(b"*8\r\n")
+        assert ask().startswith(b"*12\r\n")
 
 
 def test_payload_cannot_be_written(server):

@@ -41,7 +41,8 @@ struct fixture {
     struct chunk_pool pool;
     struct output output;
     struct value values[VALUES];
-    int ends[2];       /* owned sockets: we send by 0, the peer reads by 1 */
+    int ends[2]; /* owned sockets: we send by 0, the peer reads by 1 */
+    struct wire wire;
     uint8_t *expected; /* owned: all that was added */
     size_t expected_bytes;
     uint8_t *received; /* owned */
@@ -87,6 +88,7 @@ static int setup(void **state)
         fill(fixture, &fixture->values[i], &random);
     }
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fixture->ends), 0);
+    wire_init(&fixture->wire, fixture->ends[0]);
     assert_int_equal(setsockopt(fixture->ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
     fixture->expected = malloc(STREAM_BYTES);
     fixture->received = malloc(STREAM_BYTES);
@@ -171,7 +173,7 @@ static void flush_all(struct fixture *fixture)
     while (fixture->output.pending_bytes > 0) {
         uint64_t sent = 0;
         enum kvasir_status status =
-            output_flush(&fixture->output, fixture->ends[0], 100000, release, fixture, &sent);
+            output_flush(&fixture->output, &fixture->wire, 100000, release, fixture, &sent);
         assert_true(status == KVASIR_OK || status == KVASIR_AGAIN);
         assert_true(sent <= 100000 + PAGE_BYTES);
         read_some(fixture, 1U << 16);
@@ -223,7 +225,7 @@ static void test_output_random_mix_arrives(void **state)
         } else {
             uint64_t sent = 0;
             enum kvasir_status status =
-                output_flush(&fixture->output, fixture->ends[0], random_below(&random, 300000) + 1,
+                output_flush(&fixture->output, &fixture->wire, random_below(&random, 300000) + 1,
                              release, fixture, &sent);
             assert_true(status == KVASIR_OK || status == KVASIR_AGAIN);
             read_some(fixture, random_below(&random, 100000) + 1);
@@ -258,7 +260,7 @@ static void test_output_descriptors_travel_with_the_next_byte(void **state)
     add_text(fixture, "after", 5);
     while (fixture->output.pending_bytes > 0) {
         assert_int_equal(
-            output_flush(&fixture->output, fixture->ends[0], 1U << 20, release, fixture, &sent),
+            output_flush(&fixture->output, &fixture->wire, 1U << 20, release, fixture, &sent),
             KVASIR_OK);
     }
     size_t seen = 0;
@@ -310,7 +312,7 @@ static void test_output_to_a_closed_peer(void **state)
     assert_true(add_value(fixture, &fixture->values[5], 0, fixture->values[5].length_bytes));
     assert_int_equal(shutdown(fixture->ends[1], SHUT_RD), 0);
     assert_int_equal(
-        output_flush(&fixture->output, fixture->ends[0], 1U << 20, release, fixture, &sent),
+        output_flush(&fixture->output, &fixture->wire, 1U << 20, release, fixture, &sent),
         KVASIR_CLOSED);
     assert_int_equal(fixture->values[5].released, 0);
 }

@@ -1,0 +1,84 @@
+#include "net/wire.h"
+
+#include "base/check.h"
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define DESCRIPTORS_MAX 4
+
+void wire_init(struct wire *wire, int descriptor)
+{
+    *wire = (struct wire){.descriptor = descriptor};
+}
+
+void wire_use_rings(struct wire *wire, void *memory, uint32_t capacity_bytes)
+{
+    check(!wire->has_rings);
+    ring_channel_open(&wire->rings, wire->descriptor, memory, capacity_bytes, RING_CHANNEL_SERVER);
+    wire->has_rings = true;
+}
+
+ssize_t wire_receive(struct wire *wire, struct iovec *pieces, size_t count)
+{
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    ssize_t got;
+    if (UNLIKELY(wire->has_rings)) {
+        return ring_channel_receive(&wire->rings, pieces, count);
+    }
+    do {
+        got = recvmsg(wire->descriptor, &message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static ssize_t send_message(int socket, struct msghdr *message)
+{
+    ssize_t sent;
+    do {
+        sent = sendmsg(socket, message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    return sent;
+}
+
+ssize_t wire_send(struct wire *wire, struct iovec *pieces, size_t count, const int *descriptors,
+                  size_t descriptor_count)
+{
+    union {
+        char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    struct cmsghdr *header;
+    if (UNLIKELY(wire->has_rings)) {
+        if (descriptors != NULL) {
+            errno = EOPNOTSUPP;
+            return -1;
+        }
+        return ring_channel_send(&wire->rings, pieces, count);
+    }
+    if (descriptors == NULL) {
+        return send_message(wire->descriptor, &message);
+    }
+    check(descriptor_count <= DESCRIPTORS_MAX);
+    memset(&control, 0, sizeof(control));
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(descriptor_count * sizeof(int));
+    header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptor_count * sizeof(int));
+    memcpy(CMSG_DATA(header), descriptors, descriptor_count * sizeof(int));
+    return send_message(wire->descriptor, &message);
+}
+
+bool wire_listen(struct wire *wire)
+{
+    if (LIKELY(!wire->has_rings)) {
+        return false;
+    }
+    ring_channel_listen(&wire->rings);
+    return true;
+}
