@@ -251,7 +251,7 @@ void cmd_key_reply_memory_usage(struct conn *conn, struct request *request)
 {
     const struct op_stat *stat = stat_of(conn, request);
     if (stat != NULL) {
-        reply_integer(conn, (int64_t)(stat->stored_bytes + request->args[2].length_bytes +
-                                      value_bytes(0)));
+        reply_integer(
+            conn, (int64_t)(stat->stored_bytes + request->args[2].length_bytes + value_bytes(0)));
     }
 }

@@ -28,9 +28,6 @@ static void on_ready(void *argument, unsigned events)
         return;
     }
     if (wire_listen(&conn->wire)) {
-        bool gone = conn->wire.rings.gone;
-        conn->readable = conn->readable || gone;
-        conn->writable = conn->writable || gone;
         (void)conn_look_at_rings(conn);
     } else {
         conn->readable = conn->readable || (events & LOOP_READ) != 0;
@@ -130,8 +127,9 @@ static bool wants_room(const struct conn *conn)
 bool conn_look_at_rings(struct conn *conn)
 {
     struct ring_channel *rings = &conn->wire.rings;
-    bool bytes = wants_bytes(conn) && ring_channel_is_ready(rings, true, false);
-    bool room = wants_room(conn) && ring_channel_is_ready(rings, false, true);
+    /* The end is to be read, too, and writing to who is gone fails. */
+    bool bytes = wants_bytes(conn) && (rings->gone || ring_channel_is_ready(rings, true, false));
+    bool room = wants_room(conn) && (rings->gone || ring_channel_is_ready(rings, false, true));
     conn->readable = conn->readable || bytes;
     conn->writable = conn->writable || room;
     if (bytes || room) {

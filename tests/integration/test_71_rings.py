@@ -171,6 +171,16 @@ def test_many_bells_and_no_bell(server):
         assert connection("ECHO", "quiet") == b"quiet"
 
 
+def test_last_requests_and_the_end_at_once(server):
+    """The end is noticed when the bell and the last bytes came together with it."""
+    for _ in range(100):
+        with rings(server) as connection:
+            connection("SET", "a", "1")
+            connection.send(resp.encode("SET", "a", "2"))
+    kvserver.wait_until(lambda: server.info()["connected_clients"] == 1, "all of them to go")
+    kvserver.wait_until(lambda: server.info()["staging_bytes"] == 0, "their staging areas to go")
+
+
 def test_half_closed(server):
     """The end of the socket is the end of the connection; what was asked before is answered."""
     with rings(server) as connection:
