@@ -32,6 +32,8 @@ IS_CLANG := $(findstring clang,$(shell $(CC) --version | head -n 1))
 COMPILER := $(if $(IS_CLANG),clang,gcc)
 MODE := $(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE)),release)$(if $(filter 1,$(DEBUG)),-debug)$(if $(COVERAGE),-coverage)
 BUILD ?= build/$(COMPILER)-$(MODE)
+# One spelling of one directory, so that a caller with an absolute path does not compile all anew.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(BUILD))
 
 # ---- flags -----------------------------------------------------------------------------------
 
@@ -293,7 +295,7 @@ bench: all ## Measure against raw copies and installed peers (BENCH_ARGS=--quick
 	bench/run.sh $(BENCH_ARGS)
 
 demo: ## Show it all at work: an engine stores KV blocks, a second one loads them.
-	utils/demo.sh
+	KVASIR_BUILD=$(BUILD) utils/demo.sh
 
 wheel: all ## Build the Python wheel with server and library inside.
 	python/build_wheel.sh

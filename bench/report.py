@@ -171,7 +171,7 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.2f}"
 
 
-def print_table(rows: list[Row]) -> None:
+def print_table(rows: list[Row], judged: bool) -> None:
     heads = ("what", "Kvasir", "reference", "", "", "ratio", "turns", "target", "reached")
     form = "{:<28} {:>9} {:<14} {:>9} {:<5} {:>6} {:>11} {:>7}  {}"
     print(form.format(*heads))
@@ -187,7 +187,7 @@ def print_table(rows: list[Row]) -> None:
                 number(row.ratio),
                 spread,
                 f"{row.target:.2f}",
-                row.verdict,
+                row.verdict if judged else "-",
             )
         )
 
@@ -269,7 +269,7 @@ def main() -> None:
         f"machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_mib']} MiB, "
         f"Linux {machine['kernel']}, load {machine['load']:.2f}"
     )
-    print_table(rows)
+    print_table(rows, judged=options.quick != "yes")
     print_latency(lines)
     print_trace(raw)
     for text in skipped:

@@ -13,16 +13,17 @@ libevent-dev|event loop of the server's reactors
 libxxhash-dev|checksum of values (XXH3)
 python3|generators, the Python package and the test runners
 python3-venv|own environments for the Python tests and the engine
-python3-dev|headers for the Python package's extension
+python3-dev|Python.h, for what the engine's own compiler builds when it starts
 python3-pip|builds and installs the Python wheel"
 
 ALL="git|the checks list the files of the tree with it
 libcmocka-dev|unit tests
 libhiredis-dev|the C client of Redis, as a test client
-liblz4-dev|the lz4 codec module
-libzstd-dev|the zstd codec module
+liblz4-dev|compression of values (lz4), in preparation
+libzstd-dev|compression of values (zstd), in preparation
 redis-tools|redis-cli and redis-benchmark, as test clients
 redis-server|a peer for the benchmarks; it is not started as a service
+libibverbs1|the Mooncake peer of the benchmarks loads it
 clang|second compiler, sanitizers and libFuzzer
 clang-format|form of the C code
 clang-tidy|static analysis of the C code

@@ -111,12 +111,24 @@ static bool write_pid_file(const char *path)
     return fclose(file) == 0;
 }
 
+static void remove_pid_file(const char *path)
+{
+    if (path[0] != '\0') {
+        (void)unlink(path);
+    }
+}
+
 static int run(const struct settings *settings, char **argv)
 {
     struct server *server = NULL;
     char error[512];
+    /* Before the memory, which takes its time to be touched. */
+    if (!write_pid_file(settings->pidfile)) {
+        return EXIT_FAILURE;
+    }
     if (server_create(settings, error, sizeof(error), &server) != KVASIR_OK) {
         log_error("cannot start: %s", error);
+        remove_pid_file(settings->pidfile);
         return EXIT_FAILURE;
     }
     (void)snprintf(server->executable, sizeof(server->executable), "%.255s", argv[0]);
@@ -124,14 +136,8 @@ static int run(const struct settings *settings, char **argv)
         (void)snprintf(server->config_file, sizeof(server->config_file), "%.255s", argv[1]);
     }
     log_start(server);
-    if (!write_pid_file(settings->pidfile)) {
-        server_destroy(&server);
-        return EXIT_FAILURE;
-    }
     server_run(server);
-    if (settings->pidfile[0] != '\0') {
-        (void)unlink(settings->pidfile);
-    }
+    remove_pid_file(settings->pidfile);
     server_destroy(&server);
     return EXIT_SUCCESS;
 }
@@ -140,7 +146,11 @@ int main(int argc, char **argv)
 {
     static struct settings settings; /* too large for a stack frame; handed on by pointer */
     char error[512];
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (argc == 2 && strcmp(argv[1], "-h") == 0) {
+        settings_print_usage();
+        return EXIT_SUCCESS;
+    }
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         settings_print_help();
         return EXIT_SUCCESS;
     }

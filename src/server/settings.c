@@ -358,23 +358,30 @@ enum kvasir_status settings_read_arguments(struct settings *settings, int argc, 
         }
         i++;
     }
-    for (; i < argc; i += 2) {
+    for (; i < argc; i++) {
         enum kvasir_status status;
+        const char *name = argv[i] + 2;
+        const char *equals;
+        const char *value;
         if (strncmp(argv[i], "--", 2) != 0) {
             (void)snprintf(error, error_capacity,
                            "expected an option, not '%.64s'; --help lists them", argv[i]);
             return KVASIR_INVALID;
         }
-        if (i + 1 >= argc) {
+        equals = strchr(name, '=');
+        value = equals != NULL ? equals + 1 : argv[i + 1];
+        if (value == NULL) {
             (void)snprintf(error, error_capacity, "%.64s needs a value; --help lists the options",
                            argv[i]);
             return KVASIR_INVALID;
         }
-        status = settings_set(settings, slice_of_text(argv[i] + 2), slice_of_text(argv[i + 1]),
-                              false, error, error_capacity);
+        status = settings_set(
+            settings, (struct slice){name, equals != NULL ? (size_t)(equals - name) : strlen(name)},
+            slice_of_text(value), false, error, error_capacity);
         if (status != KVASIR_OK) {
             return status;
         }
+        i += equals == NULL ? 1 : 0;
     }
     return KVASIR_OK;
 }
@@ -405,12 +412,26 @@ enum kvasir_status settings_verify(const struct settings *settings, char *error,
     return KVASIR_OK;
 }
 
+static const char USAGE[] = "usage: kvasir-server [FILE] [--OPTION VALUE | --OPTION=VALUE ...]\n\n"
+                            "A KV-cache store for LLM inference that speaks the Redis protocol.\n"
+                            "FILE holds lines of 'option value'; the command line wins over it.\n";
+
+void settings_print_usage(void)
+{
+    (void)printf("%s\n"
+                 "  kvasir-server                          TCP port 6379, loopback only\n"
+                 "  kvasir-server --maxmemory 64gb --unixsocket /run/kvasir.sock\n"
+                 "                                         for engines on this host, too\n"
+                 "  kvasir-server kvasir.conf --port 7000  a file, and what differs from it\n\n"
+                 "  --help     all options, their defaults and what they take\n"
+                 "  --version  print the version\n",
+                 USAGE);
+}
+
 void settings_print_help(void)
 {
-    (void)printf("usage: kvasir-server [FILE] [--OPTION VALUE ...]\n\n"
-                 "A KV-cache store for LLM inference that speaks the Redis protocol.\n"
-                 "FILE holds lines of 'option value'; the command line wins over it.\n"
-                 "Options marked * can be changed while the server runs (CONFIG SET).\n\n");
+    (void)printf("%sOptions marked * can be changed while the server runs (CONFIG SET).\n\n",
+                 USAGE);
     for (size_t i = 0; i < ARRAY_COUNT(ROWS); i++) {
         char allowed[160];
         allowed_text(&ROWS[i], allowed, sizeof(allowed));

@@ -59,5 +59,6 @@ void settings_value(const struct settings *settings, unsigned index, char *value
 ATTR_MUST_USE enum kvasir_status settings_verify(const struct settings *settings, char *error,
                                                  size_t error_capacity);
 
-/* The text of --help, on standard output. */
+/* The texts of -h and --help, on standard output. */
+void settings_print_usage(void);
 void settings_print_help(void);

@@ -213,6 +213,12 @@ static void test_settings_arguments_are_read(void **state)
     assert_int_equal(read_arguments(&settings, 5, good), KVASIR_OK);
     assert_int_equal(settings.port, 7);
     assert_string_equal(settings.bind, "*");
+    const char *joined[] = {"kvasir-server", "--port=8", "--bind", "::1", "--logfile="};
+    assert_int_equal(read_arguments(&settings, 5, joined), KVASIR_OK);
+    assert_int_equal(settings.port, 8);
+    assert_string_equal(settings.bind, "::1");
+    const char *empty[] = {"kvasir-server", "--port="};
+    assert_int_equal(read_arguments(&settings, 2, empty), KVASIR_INVALID);
     const char *lacking[] = {"kvasir-server", "--port"};
     assert_int_equal(read_arguments(&settings, 2, lacking), KVASIR_INVALID);
     const char *stray[] = {"kvasir-server", "--port", "1", "stray"};
