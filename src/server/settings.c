@@ -376,7 +376,7 @@ enum kvasir_status settings_read_arguments(struct settings *settings, int argc, 
             return KVASIR_INVALID;
         }
         status = settings_set(
-            settings, (struct slice){name, equals != NULL ? (size_t)(equals - name) : strlen(name)},
+            settings, slice_of(name, equals != NULL ? (size_t)(equals - name) : strlen(name)),
             slice_of_text(value), false, error, error_capacity);
         if (status != KVASIR_OK) {
             return status;
