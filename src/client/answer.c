@@ -9,9 +9,6 @@
 
 #include <string.h>
 
-/* A larger ring would be no faster. */
-#define RING_BYTES_MAX (1U << 24)
-
 static struct kvasir_item *item_of(const struct link_command *command)
 {
     return &command->request->items[command->first];
@@ -85,16 +82,6 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
     return status;
 }
 
-/* The rings lie behind the staging area. What the server says is believed when it can be true. */
-static size_t rings_bytes(struct greeting_shm *shm)
-{
-    bool fits = shm->ring_bytes >= 4096 && shm->ring_bytes <= RING_BYTES_MAX &&
-                (shm->ring_bytes & (shm->ring_bytes - 1)) == 0 &&
-                shm->ring_offset_bytes == shm->staging_bytes && shm->staging_bytes % 4096 == 0;
-    shm->ring_bytes = fits ? shm->ring_bytes : 0;
-    return fits ? 2 * BYTE_RING_BYTES(shm->ring_bytes) : 0;
-}
-
 /* Whatever goes wrong here, the socket still works: shared memory is left out. */
 static enum kvasir_status take_connect_shm(struct link *link, const struct reply_token *token)
 {
@@ -116,7 +103,7 @@ static enum kvasir_status take_connect_shm(struct link *link, const struct reply
     } else {
         status = shm_map_open(&link->shm, link->client->regions, link->passed_fds,
                               link->greeting_shm.region_bytes, link->greeting_shm.staging_bytes,
-                              rings_bytes(&link->greeting_shm));
+                              greeting_rings_bytes(&link->greeting_shm));
         if (status == KVASIR_OK && link->greeting_shm.ring_bytes > 0) {
             pipeline_connect_ring(link);
             return KVASIR_OK;

@@ -1,5 +1,11 @@
 #include "client/greeting.h"
 
+#include "base/ring_channel.h"
+
+/* A page, and more than makes it any faster. */
+#define RING_BYTES_MIN 4096U
+#define RING_BYTES_MAX (1U << 24)
+
 enum field {
     FIELD_OTHER,
     FIELD_SERVER,
@@ -206,4 +212,14 @@ enum kvasir_status greeting_shm_token(struct greeting_reader *reader,
         }
     }
     return KVASIR_OK;
+}
+
+size_t greeting_rings_bytes(struct greeting_shm *shm)
+{
+    bool fits =
+        shm->staging_bytes > 0 && shm->ring_bytes >= RING_BYTES_MIN &&
+        shm->ring_bytes <= RING_BYTES_MAX && (shm->ring_bytes & (shm->ring_bytes - 1)) == 0 &&
+        shm->ring_offset_bytes == shm->staging_bytes && shm->staging_bytes % RING_BYTES_MIN == 0;
+    shm->ring_bytes = fits ? shm->ring_bytes : 0;
+    return fits ? RING_CHANNEL_BYTES(shm->ring_bytes) : 0;
 }

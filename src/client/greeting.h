@@ -55,3 +55,6 @@ enum kvasir_status greeting_token(struct greeting_reader *reader, const struct r
                                   struct greeting *greeting);
 enum kvasir_status greeting_shm_token(struct greeting_reader *reader,
                                       const struct reply_token *token, struct greeting_shm *shm);
+/* Memory of both rings, behind the staging area. 0, and no rings, when none are on offer or what is
+ * said of them cannot be true. */
+size_t greeting_rings_bytes(struct greeting_shm *shm);

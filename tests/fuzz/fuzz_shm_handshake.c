@@ -49,22 +49,26 @@ static int make_file(void)
 }
 
 /* Every place that is given out lies within what was mapped, and can be read and written. */
-static void check_map(const struct greeting_shm *shm)
+static void check_map(struct greeting_shm *shm)
 {
     struct shm_map_table *table = calloc(1, sizeof(*table));
     const int descriptors[2] = {make_file(), make_file()};
     struct shm_map map = {0};
     check(table != NULL);
+    size_t rings_bytes = greeting_rings_bytes(shm);
+    check((rings_bytes == 0) == (shm->ring_bytes == 0));
     enum kvasir_status status =
-        shm_map_open(&map, table, descriptors, shm->region_bytes, shm->staging_bytes);
+        shm_map_open(&map, table, descriptors, shm->region_bytes, shm->staging_bytes, rings_bytes);
     bool fits = shm->region_bytes > 0 && shm->region_bytes <= FILE_BYTES &&
-                shm->staging_bytes > 0 && shm->staging_bytes <= FILE_BYTES;
+                shm->staging_bytes > 0 && shm->staging_bytes <= FILE_BYTES &&
+                rings_bytes <= FILE_BYTES - shm->staging_bytes;
     check((status == KVASIR_OK) == fits);
     if (fits) {
         const uint8_t *last = shm_map_payload(&map, shm->region_bytes - 1, 1);
         uint8_t *staged = shm_map_staging(&map, shm->staging_bytes - 1, 1);
         check(last != NULL && *last == 0 && staged != NULL);
         *staged = 1;
+        memset(map.staging + shm->staging_bytes, 1, rings_bytes);
         check(shm_map_payload(&map, shm->region_bytes, 1) == NULL);
         check(shm_map_payload(&map, UINT64_MAX, 2) == NULL);
         check(shm_map_payload(&map, 1, UINT64_MAX) == NULL);
