@@ -22,7 +22,7 @@ DEV ?= $(if $(CI),1,)
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 30
-LAYERS ?= base mem proto route plug store net cluster server client
+LAYERS ?= base mem proto route acl plug store net cluster server client
 TESTS ?=
 
 comma := ,
@@ -64,10 +64,10 @@ else
 MODE_FLAGS := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 
-PACKAGES := libevent_core libevent_pthreads libxxhash
+PACKAGES := libevent_core libevent_pthreads libxxhash libcrypto
 PACKAGE_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
 SERVER_LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null || \
-	echo -levent_core -levent_pthreads -lxxhash) -pthread -ldl -lm
+	echo -levent_core -levent_pthreads -lxxhash -lcrypto) -pthread -ldl -lm
 CLIENT_LIBS := -lxxhash -pthread
 
 INCLUDES := -Isrc -Isrc/include -I$(BUILD)/gen $(PACKAGE_CFLAGS)

@@ -11,6 +11,7 @@ pkg-config|finds the libraries' flags
 ca-certificates|lets package downloads be verified
 libevent-dev|event loop of the server's reactors
 libxxhash-dev|checksum of values (XXH3)
+libssl-dev|SHA-256 of the users' passwords (libcrypto)
 python3|generators, the Python package and the test runners
 python3-venv|own environments for the Python tests and the engine
 python3-dev|Python.h, for what the engine's own compiler builds when it starts

@@ -18,6 +18,8 @@ enum {
     CONTAINER = COMMAND_FLAG_CONTAINER,
     SUBCOMMAND = COMMAND_FLAG_SUBCOMMAND,
     BARRIER = COMMAND_FLAG_BARRIER,
+    ACCESS = COMMAND_FLAG_ACCESS,
+    PUBSUB = COMMAND_FLAG_PUBSUB,
 };
 
 static const struct command COMMANDS[COMMAND_COUNT] = {
@@ -137,11 +139,11 @@ static uint32_t match_first_key(const struct slice *args, uint32_t arg_count)
     return at;
 }
 
-uint32_t command_key_indexes(const struct command *command, const struct slice *args,
-                             uint32_t arg_count, uint32_t *indexes, uint32_t capacity)
+bool command_find_keys(const struct command *command, const struct slice *args, uint32_t arg_count,
+                       struct command_keys *keys_p)
 {
     if (command->first_key == 0 || arg_count == 0) {
-        return 0;
+        return false;
     }
     check(command->first_key > 0 && command->key_step > 0);
     uint32_t first = (uint32_t)command->first_key;
@@ -152,10 +154,47 @@ uint32_t command_key_indexes(const struct command *command, const struct slice *
     if (last < 0) {
         last += arg_count;
     }
+    if (last >= arg_count) {
+        last = (int64_t)arg_count - 1;
+    }
+    if (last < first) {
+        return false;
+    }
+    *keys_p = (struct command_keys){
+        .first = first, .last = (uint32_t)last, .step = (uint32_t)command->key_step};
+    return true;
+}
+
+uint32_t command_key_access(const struct command *command, const struct slice *args,
+                            uint32_t arg_count, uint32_t index)
+{
+    uint32_t access = 0;
+    (void)index; /* all keys of a request are used alike so far */
+    if ((command->flags & COMMAND_FLAG_ACCESS) != 0) {
+        access |= COMMAND_ACCESS_READ;
+    }
+    if ((command->flags & COMMAND_FLAG_WRITE) != 0) {
+        access |= COMMAND_ACCESS_WRITE;
+    }
+    for (uint32_t i = 3; command->id == COMMAND_SET && i < arg_count; i++) {
+        if (is_named(args[i], "get")) {
+            access |= COMMAND_ACCESS_READ;
+        }
+    }
+    return access;
+}
+
+uint32_t command_key_indexes(const struct command *command, const struct slice *args,
+                             uint32_t arg_count, uint32_t *indexes, uint32_t capacity)
+{
+    struct command_keys keys;
     uint32_t count = 0;
-    for (int64_t at = first; at <= last && at < arg_count; at += command->key_step) {
+    if (!command_find_keys(command, args, arg_count, &keys)) {
+        return 0;
+    }
+    for (uint32_t at = keys.first; at <= keys.last; at += keys.step) {
         if (count < capacity) {
-            indexes[count] = (uint32_t)at;
+            indexes[count] = at;
         }
         count++;
     }

@@ -34,6 +34,7 @@ enum command_flag {
     COMMAND_FLAG_SUBCOMMAND = 1 << 12,
     /* Not reported: how the server runs it. */
     COMMAND_FLAG_BARRIER = 1 << 16, /* runs alone: all before it are done, none behind has begun */
+    COMMAND_FLAG_ACCESS = 1 << 20,  /* its reply tells what is in the values of its keys */
 };
 
 struct command {
@@ -63,6 +64,26 @@ bool command_arity_ok(const struct command *command, uint32_t arg_count);
 
 /* The container of a subcommand, NULL for others. */
 const struct command *command_parent(const struct command *command);
+
+/* Which arguments are keys: first, first + step, … up to last. */
+struct command_keys {
+    uint32_t first;
+    uint32_t last;
+    uint32_t step;
+};
+
+/* False: the request has no keys. Commands with movable keys are parsed (KV.MATCH). */
+bool command_find_keys(const struct command *command, const struct slice *args, uint32_t arg_count,
+                       struct command_keys *keys_p);
+
+/* What a request does to its key at args[index]: tells what is in the value, changes or deletes it,
+ * both, or neither (EXISTS, TTL). */
+enum command_access {
+    COMMAND_ACCESS_READ = 1 << 0,
+    COMMAND_ACCESS_WRITE = 1 << 1,
+};
+uint32_t command_key_access(const struct command *command, const struct slice *args,
+                            uint32_t arg_count, uint32_t index);
 
 /* The indexes of the keys among args, at most capacity of them; commands with movable keys are
  * parsed (KV.MATCH, KV.LEASE, …). Returns the count (may exceed capacity). */
