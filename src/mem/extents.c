@@ -10,15 +10,16 @@ static uint8_t *extents_address(const struct extents *extents, uint32_t granule)
 }
 
 /* Writes the piece's ends, which is where a neighbour looks. */
-static void extents_tag(struct extents *extents, uint32_t granule, uint32_t length, uint8_t state)
+static void extents_tag(struct extents *extents, uint32_t granule, uint32_t length,
+                        enum granule_state state)
 {
     const struct pages *pages = extents->pages;
     struct granule *first = &pages->granules[granule];
     struct granule *last = first + length - 1;
 
-    last->length = (uint16_t)length;
-    last->first = (uint16_t)(granule & (pages->granules_per_page - 1));
-    last->state = state;
+    last->length = length & 0x3ffU;
+    last->first = granule & (pages->granules_per_page - 1) & 0x1ffU;
+    last->state = state & 3U;
     first->length = last->length;
     first->first = last->first;
     first->state = state;
@@ -94,12 +95,14 @@ static void extents_carve(struct extents *extents, uint32_t granule, uint32_t ha
         extents_tag(extents, granule + want, have - want, GRANULE_FREE);
         extents_bin_insert(extents, granule + want);
     }
-    pages->pages[granule >> pages->granules_shift].used_granules += want;
+    struct page *page = &pages->pages[granule >> pages->granules_shift];
+    page->used_granules = (uint16_t)(page->used_granules + want);
 }
 
 void extents_init(struct extents *extents, struct pages *pages)
 {
-    *extents = (struct extents){.pages = pages};
+    *extents = (struct extents){.pages = pages, .closed_page = PAGES_NONE};
+    fills_init(&extents->fills, pages);
     for (uint32_t length = 0; length < EXTENTS_BINS; length++) {
         extents->bins[length] = PAGES_NONE;
     }
@@ -117,9 +120,10 @@ bool extents_take(struct extents *extents, uint32_t length, uint32_t *granule_p)
         extents_bin_remove(extents, granule);
     } else {
         uint32_t page = PAGES_NONE;
-        if (!pages_take(pages, &page)) {
+        if (extents->is_kept_to_held || !pages_take(pages, &page)) {
             return false;
         }
+        fills_insert(&extents->fills, page);
         poison_set(pages_unit_address(pages, page, 0), pages->page_bytes);
         extents->page_count++;
         granule = page << pages->granules_shift;
@@ -156,29 +160,59 @@ void extents_give(struct extents *extents, uint32_t granule)
     uint32_t page_end = page_start + pages->granules_per_page;
     uint32_t length = record->length;
     uint32_t end = granule + length;
+    bool is_closed = page == extents->closed_page; /* then no free piece is in a bin */
 
     check(page < pages->count && page_start + record->first == granule);
     check(record->state != GRANULE_FREE && pages->pages[page].used_granules >= length);
     poison_set(extents_address(extents, granule),
                (size_t)length * PAGES_GRANULE_UNITS << pages->unit_shift);
-    pages->pages[page].used_granules -= length;
+    pages->pages[page].used_granules = (uint16_t)(pages->pages[page].used_granules - length);
     /* So that a second give is found out even when the piece joins the one before it. */
     record->state = GRANULE_FREE;
 
     if (end < page_end && pages->granules[end].state == GRANULE_FREE) {
-        extents_bin_remove(extents, end);
+        if (!is_closed) {
+            extents_bin_remove(extents, end);
+        }
         end += pages->granules[end].length;
     }
     if (granule > page_start && pages->granules[granule - 1].state == GRANULE_FREE) {
         granule = page_start + pages->granules[granule - 1].first;
-        extents_bin_remove(extents, granule);
+        if (!is_closed) {
+            extents_bin_remove(extents, granule);
+        }
     }
     extents_tag(extents, granule, end - granule, GRANULE_FREE);
     if (end - granule < pages->granules_per_page) {
-        extents_bin_insert(extents, granule);
+        if (!is_closed) {
+            extents_bin_insert(extents, granule);
+        }
         return;
     }
     check(pages->pages[page].used_granules == 0);
+    if (is_closed) {
+        extents->closed_page = PAGES_NONE;
+    } else {
+        fills_remove(&extents->fills, page);
+    }
     extents->page_count--;
     pages_give(pages, page);
+}
+
+uint32_t extents_close_piece(struct extents *extents, uint32_t granule)
+{
+    const struct granule *record = &extents->pages->granules[granule];
+    if (record->state == GRANULE_FREE) {
+        extents_bin_remove(extents, granule);
+    }
+    return record->length;
+}
+
+uint32_t extents_reopen_piece(struct extents *extents, uint32_t granule)
+{
+    const struct granule *record = &extents->pages->granules[granule];
+    if (record->state == GRANULE_FREE) {
+        extents_bin_insert(extents, granule);
+    }
+    return record->length;
 }

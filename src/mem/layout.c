@@ -1,6 +1,7 @@
 #include "mem/layout.h"
 
 #include "base/check.h"
+#include "base/copy.h"
 #include "mem/pages_impl.h"
 
 /* Tails up to here are one run of a class: short values in one piece. */
@@ -150,18 +151,44 @@ static struct layout_plan layout_plan_tail(const struct pages *pages, size_t tai
     };
 }
 
+/* What a value takes besides whole pages. */
+static size_t layout_tail_bytes(const struct pages *pages, size_t length_bytes)
+{
+    size_t page_bytes = pages->page_bytes;
+    size_t tail_bytes = length_bytes % page_bytes;
+    return tail_bytes > page_bytes - page_bytes / LAYOUT_PAGE_DIVISOR ? 0 : tail_bytes;
+}
+
+size_t layout_page_count(const struct pages *pages, size_t length_bytes)
+{
+    bool is_rounded =
+        length_bytes % pages->page_bytes > 0 && layout_tail_bytes(pages, length_bytes) == 0;
+    return (length_bytes >> pages->page_shift) + is_rounded;
+}
+
+/* The tail, first in the pieces that suit it best. */
+static bool layout_take_any_tail(struct runs *runs, size_t tail_bytes, size_t length_bytes,
+                                 struct layout *layout)
+{
+    const struct pages *pages = runs_pages(runs);
+    struct layout_plan plan = layout_plan_tail(pages, tail_bytes, length_bytes);
+    if (layout_take_tail(runs, plan, layout)) {
+        return true;
+    }
+    /* No room for the short run: its bytes in whole granules, unless that wastes most of one. */
+    size_t granule_bytes = (size_t)pages_unit_bytes(pages) * PAGES_GRANULE_UNITS;
+    size_t rounded_bytes = (tail_bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+    return plan.short_bytes > 0 && tail_bytes >= granule_bytes &&
+           layout_take_granules(runs, rounded_bytes, LAYOUT_RUNS_MAX, layout);
+}
+
 enum kvasir_status layout_take(struct runs *runs, size_t length_bytes, struct layout *layout_p)
 {
     struct pages *pages = runs_pages(runs);
-    size_t page_bytes = pages_page_bytes(pages);
-    size_t page_count = length_bytes / page_bytes;
-    size_t tail_bytes = length_bytes % page_bytes;
+    size_t page_count = layout_page_count(pages, length_bytes);
+    size_t tail_bytes = layout_tail_bytes(pages, length_bytes);
 
     *layout_p = layout_empty;
-    if (tail_bytes > page_bytes - page_bytes / LAYOUT_PAGE_DIVISOR) {
-        page_count++;
-        tail_bytes = 0;
-    }
     /* Not one page is touched for a value that cannot fit in what is free; and the pool, which all
      * cores share, is not looked at for a short one. */
     if (page_count > 0 &&
@@ -171,15 +198,7 @@ enum kvasir_status layout_take(struct runs *runs, size_t length_bytes, struct la
     if (tail_bytes == 0) {
         return KVASIR_OK;
     }
-    struct layout_plan plan = layout_plan_tail(pages, tail_bytes, length_bytes);
-    if (layout_take_tail(runs, plan, layout_p)) {
-        return KVASIR_OK;
-    }
-    /* No room for the short run: its bytes in whole granules, unless that wastes most of one. */
-    size_t granule_bytes = (size_t)pages_unit_bytes(pages) * PAGES_GRANULE_UNITS;
-    size_t rounded_bytes = (tail_bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
-    if (plan.short_bytes > 0 && tail_bytes >= granule_bytes &&
-        layout_take_granules(runs, rounded_bytes, LAYOUT_RUNS_MAX, layout_p)) {
+    if (layout_take_any_tail(runs, tail_bytes, length_bytes, layout_p)) {
         return KVASIR_OK;
     }
     layout_give_pages(pages, layout_p);
@@ -192,6 +211,89 @@ void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p
     (void)length_bytes;
     layout_give_runs(runs, layout_p);
     layout_give_pages(runs_pages(runs), layout_p);
+}
+
+void layout_set_owner(struct runs *runs, const struct layout *layout, uint32_t owner)
+{
+    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
+        if (layout->runs[index].page != PAGES_NONE) {
+            runs_set_owner(runs, layout->runs[index], owner);
+        }
+    }
+}
+
+/* One run elsewhere, of which length_bytes are in use. It does not grow, and where more of the value
+ * follows it keeps its length. */
+static bool layout_move_run(struct runs *runs, size_t length_bytes, struct run *run_p,
+                            uint32_t owner)
+{
+    const struct pages *pages = runs_pages(runs);
+    struct run run;
+    if (runs_take(runs, length_bytes, &run) != KVASIR_OK) {
+        return false;
+    }
+    if (run.length_units > run_p->length_units) {
+        runs_give(runs, &run);
+        return false;
+    }
+    copy_payload(runs_address(pages, run), runs_address(pages, *run_p), length_bytes);
+    runs_set_owner(runs, run, owner);
+    runs_give(runs, run_p);
+    *run_p = run;
+    return true;
+}
+
+static void layout_copy(struct layout_cursor *to, struct layout_cursor *from)
+{
+    while (from->left_bytes > 0) {
+        struct iovec target = layout_cursor_peek(to);
+        struct iovec source = layout_cursor_peek(from);
+        size_t step_bytes = target.iov_len < source.iov_len ? target.iov_len : source.iov_len;
+        copy_payload(target.iov_base, source.iov_base, step_bytes);
+        layout_cursor_skip(to, step_bytes);
+        layout_cursor_skip(from, step_bytes);
+    }
+}
+
+/* The whole tail elsewhere, cut anew. */
+static bool layout_move_tail(struct runs *runs, size_t length_bytes, struct layout *layout,
+                             uint32_t owner)
+{
+    const struct pages *pages = runs_pages(runs);
+    size_t tail_bytes = layout_tail_bytes(pages, length_bytes);
+    struct layout old = *layout;
+    struct layout new = layout_empty;
+    struct layout_cursor to, from;
+    old.first_page = PAGES_NONE;
+    if (!layout_take_any_tail(runs, tail_bytes, length_bytes, &new)) {
+        return false;
+    }
+    layout_cursor_init(&to, pages, &new, tail_bytes);
+    layout_cursor_init(&from, pages, &old, tail_bytes);
+    layout_copy(&to, &from);
+    layout_set_owner(runs, &new, owner);
+    layout_give_runs(runs, &old);
+    new.first_page = layout->first_page;
+    *layout = new;
+    return true;
+}
+
+bool layout_move(struct runs *runs, size_t length_bytes, struct layout *layout, struct run run,
+                 uint32_t owner)
+{
+    const struct pages *pages = runs_pages(runs);
+    size_t left_bytes = layout_tail_bytes(pages, length_bytes);
+    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
+        struct run *own = &layout->runs[index];
+        size_t run_bytes = layout_run_bytes(pages, *own);
+        size_t used_bytes = run_bytes < left_bytes ? run_bytes : left_bytes;
+        if (own->page == run.page && own->offset_units == run.offset_units) {
+            return layout_move_run(runs, used_bytes, own, owner) ||
+                   layout_move_tail(runs, length_bytes, layout, owner);
+        }
+        left_bytes -= used_bytes;
+    }
+    unreachable();
 }
 
 void layout_cursor_init(struct layout_cursor *cursor, const struct pages *pages,

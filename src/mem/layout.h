@@ -15,6 +15,7 @@
 
 #include <kvasir/types.h>
 
+#include <stdbool.h>
 #include <sys/uio.h>
 
 #define LAYOUT_RUNS_MAX 3
@@ -30,6 +31,17 @@ ATTR_MUST_USE enum kvasir_status layout_take(struct runs *runs, size_t length_by
                                              struct layout *layout_p);
 /* Gives everything back and leaves *layout_p empty. */
 void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p);
+
+/* Whole pages that a value of this length takes. */
+size_t layout_page_count(const struct pages *pages, size_t length_bytes);
+
+/* Says whose the runs are, see runs_keep_owners. */
+void layout_set_owner(struct runs *runs, const struct layout *layout, uint32_t owner);
+/* Copies the bytes of one of the layout's runs, or of all where the holes are such, to other places
+ * and gives the old ones back. Nobody may be reading them. False: there is no room, and nothing has
+ * changed. */
+ATTR_MUST_USE bool layout_move(struct runs *runs, size_t length_bytes, struct layout *layout,
+                               struct run run, uint32_t owner);
 
 /* A walk over a value's pieces from its start. */
 struct layout_cursor {

@@ -19,11 +19,13 @@
 struct pages;
 
 /* One page's bookkeeping. next and prev chain the pages of one value, or of one list of the owner;
- * PAGES_NONE when the page is taken. */
+ * PAGES_NONE when the page is taken. The rest is of a page that is cut into runs, 0 of a whole one. */
 struct page {
     uint32_t next;
     uint32_t prev;
-    uint32_t used_granules; /* of a page cut into runs; 0 when the page is whole */
+    uint32_t used_units;    /* of runs handed out */
+    uint16_t used_granules; /* in pieces that are not free */
+    uint8_t level;          /* the list of fills that it is in */
 };
 
 /* unit_bytes: the smallest run (and the granule of run offsets), a power of two. page_bytes is a

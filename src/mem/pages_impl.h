@@ -17,14 +17,17 @@ enum granule_state {
 /* Valid in the first and last granule of a piece, and in every granule of a chunk: length, first,
  * state. The rest is valid in the first granule only. */
 struct granule {
-    uint64_t free_bits; /* of a chunk: one bit a run, 1 = free */
-    uint32_t next;      /* in the free bin or in the class's list of chunks with room; pool-wide */
-    uint32_t prev;      /* granule numbers; PAGES_NONE at the ends */
-    uint16_t length;    /* of the piece, in granules */
-    uint16_t first;     /* granule of the page where the piece begins */
-    uint16_t run_class; /* of a chunk */
-    uint8_t state;      /* enum granule_state */
-    uint8_t used;       /* of a chunk: runs handed out */
+    union {
+        uint64_t free_bits; /* of a chunk: one bit a run, 1 = free */
+        uint64_t owner;     /* of a run of whole granules */
+    };
+    uint32_t next;   /* in the free bin or in the class's list of chunks with room; pool-wide */
+    uint32_t prev;   /* granule numbers; PAGES_NONE at the ends */
+    uint32_t owners; /* of a chunk: where the owners of its runs are kept, in units */
+    uint32_t length : 10;    /* of the piece, in granules */
+    uint32_t first : 9;      /* granule of the page where the piece begins */
+    uint32_t run_class : 11; /* of a chunk */
+    uint32_t state : 2;      /* enum granule_state */
 };
 _Static_assert(sizeof(struct granule) == 24, "bookkeeping is 0.6 % of payload, not more");
 

@@ -2,46 +2,16 @@
 
 #include "base/check.h"
 #include "base/fault.h"
-#include "mem/extents.h"
 #include "mem/pages_impl.h"
 #include "mem/poison.h"
+#include "mem/runs_impl.h"
 
 #include <stdlib.h>
 
-/* Up to here runs come in classes: beyond, rounding up to a granule wastes less than a class. */
-#define RUNS_UNITS_MAX (8 * PAGES_GRANULE_UNITS)
-/* Sixteen classes of 1 … 16 units, then eight to each doubling up to RUNS_UNITS_MAX. */
-#define RUNS_REGULAR_COUNT (16U + 5 * 8)
-/* Exact classes at a time: engines store a handful of block sizes; each costs one open chunk. */
-#define RUNS_EXACT_MAX   32U
-#define RUNS_CLASS_COUNT (RUNS_REGULAR_COUNT + RUNS_EXACT_MAX)
-#define RUNS_CLASS_NONE  UINT16_MAX
-/* A chunk has at most one bitmap word of runs and 16 granules. */
-#define RUNS_CHUNK_GRANULES_MAX 16U
-#define RUNS_CHUNK_RUNS_MAX     64U
 /* A size gets its exact class when 256 of about 4096 takes asked for it (6 %, or 3 % for long):
  * when it is rarer, its open chunk costs more than rounding does. All heats halve every 4096. */
 #define RUNS_HEAT_EXACT 256U
 #define RUNS_HEAT_TAKES 4096U
-
-struct run_class {
-    uint32_t partial; /* first chunk with a free run, or PAGES_NONE */
-    uint32_t chunk_count;
-    uint16_t size_units; /* 0: an exact class not in use */
-    uint8_t chunk_granules;
-    uint8_t chunk_granules_small; /* used when there is no room for the former */
-};
-
-struct runs {
-    struct pages *pages; /* borrowed */
-    struct extents extents;
-    uint64_t taken_units;
-    uint32_t heat_left;                      /* takes until the heats are halved */
-    uint16_t class_of[RUNS_UNITS_MAX + 1];   /* by length in units; NONE: whole granules */
-    uint16_t heat[RUNS_UNITS_MAX + 1];       /* recent takes of this length */
-    uint16_t cost_units[RUNS_UNITS_MAX + 1]; /* what regular rounding makes of the length */
-    struct run_class classes[RUNS_CLASS_COUNT];
-};
 
 static uint32_t runs_chunk_runs(uint32_t chunk_granules, uint32_t size_units)
 {
@@ -121,6 +91,12 @@ struct runs *runs_create(struct pages *pages)
     return runs;
 }
 
+void runs_keep_owners(struct runs *runs, struct runs *tables)
+{
+    check(runs->taken_units == 0 && runs->tables == NULL);
+    runs->tables = tables;
+}
+
 void runs_destroy(struct runs **runs_p)
 {
     struct runs *runs = *runs_p;
@@ -132,7 +108,7 @@ void runs_destroy(struct runs **runs_p)
     free(runs);
 }
 
-static void runs_partial_insert(struct runs *runs, struct run_class *class, uint32_t chunk)
+void runs_partial_insert(struct runs *runs, struct run_class *class, uint32_t chunk)
 {
     struct granule *granules = runs->pages->granules;
     granules[chunk].next = class->partial;
@@ -143,7 +119,7 @@ static void runs_partial_insert(struct runs *runs, struct run_class *class, uint
     class->partial = chunk;
 }
 
-static void runs_partial_remove(struct runs *runs, struct run_class *class, uint32_t chunk)
+void runs_partial_remove(struct runs *runs, struct run_class *class, uint32_t chunk)
 {
     struct granule *granules = runs->pages->granules;
     const struct granule *record = &granules[chunk];
@@ -157,6 +133,34 @@ static void runs_partial_remove(struct runs *runs, struct run_class *class, uint
     }
 }
 
+static uint64_t runs_chunk_all_bits(const struct granule *record, const struct run_class *class)
+{
+    return ~(uint64_t)0 >> (64 - runs_chunk_runs(record->length, class->size_units));
+}
+
+/* Room for the owners of a chunk's runs. False: there is none. */
+static bool runs_owners_take(struct runs *runs, struct granule *record, uint32_t run_count)
+{
+    struct run table;
+    if (runs->tables == NULL) {
+        return true;
+    }
+    if (runs_take(runs->tables, run_count * sizeof(uint32_t), &table) != KVASIR_OK) {
+        return false;
+    }
+    const struct pages *pages = runs->tables->pages;
+    record->owners = (table.page << (pages->page_shift - pages->unit_shift)) + table.offset_units;
+    return true;
+}
+
+static void runs_owners_give(struct runs *runs, const struct granule *record)
+{
+    if (runs->tables != NULL) {
+        struct run table = runs_find(runs->tables, runs_owner_table(runs, record));
+        runs_give(runs->tables, &table);
+    }
+}
+
 static bool runs_chunk_create(struct runs *runs, struct run_class *class)
 {
     uint32_t chunk = PAGES_NONE;
@@ -165,10 +169,12 @@ static bool runs_chunk_create(struct runs *runs, struct run_class *class)
         return false;
     }
     struct granule *record = &runs->pages->granules[chunk];
-    uint32_t run_count = runs_chunk_runs(record->length, class->size_units);
-    record->free_bits = ~(uint64_t)0 >> (64 - run_count);
-    record->used = 0;
-    record->run_class = (uint16_t)(class - runs->classes);
+    if (!runs_owners_take(runs, record, runs_chunk_runs(record->length, class->size_units))) {
+        extents_give(&runs->extents, chunk);
+        return false;
+    }
+    record->free_bits = runs_chunk_all_bits(record, class);
+    record->run_class = (uint32_t)(class - runs->classes) & 0x7ffU;
     /* A run may begin in any granule and must find its chunk from there. */
     for (uint32_t index = 0; index < record->length; index++) {
         record[index].first = record->first;
@@ -177,6 +183,11 @@ static bool runs_chunk_create(struct runs *runs, struct run_class *class)
     class->chunk_count++;
     runs_partial_insert(runs, class, chunk);
     return true;
+}
+
+static bool runs_is_closed(const struct runs *runs, uint32_t granule)
+{
+    return granule >> runs->pages->granules_shift == runs->extents.closed_page;
 }
 
 /* An exact class without a chunk makes room for another. */
@@ -191,7 +202,10 @@ static void runs_exact_forget(struct runs *runs, struct run_class *class)
 
 static void runs_chunk_destroy(struct runs *runs, struct run_class *class, uint32_t chunk)
 {
-    runs_partial_remove(runs, class, chunk);
+    if (!runs_is_closed(runs, chunk)) {
+        runs_partial_remove(runs, class, chunk);
+    }
+    runs_owners_give(runs, &runs->pages->granules[chunk]);
     extents_give(&runs->extents, chunk);
     class->chunk_count--;
     runs_exact_forget(runs, class);
@@ -252,7 +266,6 @@ static struct run runs_take_from_chunk(struct runs *runs, struct run_class *clas
     uint32_t index = (uint32_t)__builtin_ctzll(record->free_bits);
 
     record->free_bits &= record->free_bits - 1;
-    record->used++;
     if (record->free_bits == 0) {
         runs_partial_remove(runs, class, chunk);
     }
@@ -318,6 +331,23 @@ static bool runs_take_units(struct runs *runs, uint32_t units, struct run *run_p
     return true;
 }
 
+/* The counts of what is handed out follow each take and give; the page is held. */
+static void runs_count_take(struct runs *runs, struct run run)
+{
+    runs->taken_units += run.length_units;
+    runs->pages->pages[run.page].used_units += run.length_units;
+    fills_update(&runs->extents.fills, run.page);
+}
+
+static void runs_count_give(struct runs *runs, struct run run)
+{
+    runs->taken_units -= run.length_units;
+    runs->pages->pages[run.page].used_units -= run.length_units;
+    if (run.page != runs->extents.closed_page) {
+        fills_update(&runs->extents.fills, run.page);
+    }
+}
+
 static uint32_t runs_units(const struct runs *runs, size_t length_bytes)
 {
     check(length_bytes > 0 && length_bytes <= runs->pages->page_bytes);
@@ -330,7 +360,7 @@ enum kvasir_status runs_take(struct runs *runs, size_t length_bytes, struct run 
     if (fault_hit("runs_take") || !runs_take_units(runs, units, run_p)) {
         return KVASIR_NO_MEMORY;
     }
-    runs->taken_units += run_p->length_units;
+    runs_count_take(runs, *run_p);
     poison_clear(pages_unit_address(runs->pages, run_p->page, run_p->offset_units), length_bytes);
     return KVASIR_OK;
 }
@@ -348,7 +378,7 @@ enum kvasir_status runs_take_part(struct runs *runs, size_t length_bytes, size_t
         return KVASIR_NO_MEMORY;
     }
     *run_p = runs_of_granules(runs, granule);
-    runs->taken_units += run_p->length_units;
+    runs_count_take(runs, *run_p);
     poison_clear(pages_unit_address(runs->pages, run_p->page, run_p->offset_units),
                  (size_t)run_p->length_units << runs->pages->unit_shift);
     return KVASIR_OK;
@@ -366,12 +396,11 @@ static void runs_give_to_chunk(struct runs *runs, struct run run, uint32_t chunk
     check((record->free_bits & bit) == 0);
     poison_set(pages_unit_address(runs->pages, run.page, run.offset_units),
                (size_t)run.length_units << runs->pages->unit_shift);
-    if (record->free_bits == 0) {
+    if (record->free_bits == 0 && !runs_is_closed(runs, chunk)) {
         runs_partial_insert(runs, class, chunk);
     }
     record->free_bits |= bit;
-    record->used--;
-    if (record->used == 0) {
+    if (record->free_bits == runs_chunk_all_bits(record, class)) {
         runs_chunk_destroy(runs, class, chunk);
     }
 }
@@ -386,13 +415,13 @@ void runs_give(struct runs *runs, struct run *run_p)
     const struct granule *record = &pages->granules[granule];
 
     check(granule < page_start + pages->granules_per_page && record->state != GRANULE_FREE);
+    runs_count_give(runs, run);
     if (record->state == GRANULE_CHUNK) {
         runs_give_to_chunk(runs, run, page_start + record->first);
     } else {
         check(record->length * PAGES_GRANULE_UNITS == run.length_units);
         extents_give(&runs->extents, granule);
     }
-    runs->taken_units -= run.length_units;
     run_p->page = PAGES_NONE;
 }
 
@@ -417,6 +446,44 @@ struct run runs_find(const struct runs *runs, const void *address)
     return run;
 }
 
+/* The record of the piece that a run is, or of the chunk that it is in; *index_p: which run of it. */
+static struct granule *runs_find_record(const struct runs *runs, struct run run, uint32_t *index_p)
+{
+    const struct pages *pages = runs->pages;
+    uint32_t index = run.offset_units / PAGES_GRANULE_UNITS;
+    struct granule *record = &pages->granules[(run.page << pages->granules_shift) + index];
+    *index_p = 0;
+    if (record->state == GRANULE_CHUNK) {
+        uint32_t first = record->first;
+        record -= index - first;
+        *index_p = (run.offset_units - first * PAGES_GRANULE_UNITS) / run.length_units;
+    }
+    return record;
+}
+
+void runs_set_owner(struct runs *runs, struct run run, uint32_t owner)
+{
+    uint32_t index;
+    if (runs->tables == NULL) {
+        return;
+    }
+    struct granule *record = runs_find_record(runs, run, &index);
+    if (record->state == GRANULE_CHUNK) {
+        runs_owner_table(runs, record)[index] = owner;
+    } else {
+        record->owner = owner;
+    }
+}
+
+uint32_t runs_owner(const struct runs *runs, struct run run)
+{
+    uint32_t index;
+    check(runs->tables != NULL);
+    const struct granule *record = runs_find_record(runs, run, &index);
+    return record->state == GRANULE_CHUNK ? runs_owner_table(runs, record)[index]
+                                          : (uint32_t)record->owner;
+}
+
 size_t runs_rounded_bytes(const struct runs *runs, size_t length_bytes)
 {
     uint32_t units = runs_units(runs, length_bytes);
@@ -433,11 +500,19 @@ struct pages *runs_pages(const struct runs *runs)
     return runs->pages;
 }
 
+uint64_t runs_slack_bytes(const struct runs *runs)
+{
+    const struct pages *pages = runs->pages;
+    return ((uint64_t)runs->extents.page_count << pages->page_shift) -
+           (runs->taken_units << pages->unit_shift);
+}
+
 void runs_stats(const struct runs *runs, struct runs_stats *stats_p)
 {
     *stats_p = (struct runs_stats){
         .taken_bytes = runs->taken_units << runs->pages->unit_shift,
         .page_count = runs->extents.page_count,
+        .slack_bytes = runs_slack_bytes(runs),
     };
     for (uint32_t index = 0; index < RUNS_CLASS_COUNT; index++) {
         if (runs->classes[index].chunk_count > 0) {

@@ -27,6 +27,10 @@ struct run {
 
 /* Borrows pages. NULL when out of memory. */
 struct runs *runs_create(struct pages *pages);
+/* From now on, while nothing is taken, each run has an owner, a number that the caller sets after each
+ * take: who is asked when the run is to be moved (mem/drain). Short runs cost 4 bytes more for it, in
+ * runs of tables, which outlives this allocator. */
+void runs_keep_owners(struct runs *runs, struct runs *tables);
 /* Every run must have been given back. */
 void runs_destroy(struct runs **runs_p);
 
@@ -42,6 +46,10 @@ ATTR_MUST_USE enum kvasir_status runs_take_part(struct runs *runs, size_t length
 /* Sets run_p->page to PAGES_NONE. */
 void runs_give(struct runs *runs, struct run *run_p);
 
+/* Does nothing where owners are not kept. */
+void runs_set_owner(struct runs *runs, struct run run, uint32_t owner);
+uint32_t runs_owner(const struct runs *runs, struct run run);
+
 /* The run that starts at this address and was taken from this allocator. */
 struct run runs_find(const struct runs *runs, const void *address);
 
@@ -55,8 +63,12 @@ size_t runs_rounded_bytes(const struct runs *runs, size_t length_bytes);
 
 struct pages *runs_pages(const struct runs *runs);
 
+/* Memory of the pages held that no run takes. */
+uint64_t runs_slack_bytes(const struct runs *runs);
+
 struct runs_stats {
     uint64_t taken_bytes; /* of runs handed out, rounding included */
+    uint64_t slack_bytes; /* of the pages held, not handed out */
     uint32_t page_count;  /* pages this allocator holds */
     uint32_t class_count; /* classes with at least one chunk */
     uint32_t exact_count; /* of those, made on demand */

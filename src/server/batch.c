@@ -10,8 +10,10 @@
 #include <stdlib.h>
 
 /* How often an op may come back for want of pages before it is refused: each time the other shards
- * were asked to evict. */
-#define PAGE_TRIES_MAX 3
+ * were asked to evict and none gave a page; and how often at all, because what one asked for another
+ * may take. */
+#define PAGE_TRIES_MAX  3
+#define PAGE_ROUNDS_MAX 1000
 
 /* ---- pool ---- */
 
@@ -21,6 +23,7 @@ static void part_reset(struct batch_part *part)
     part->last = BATCH_OP_NONE;
     part->resume = BATCH_OP_NONE;
     part->tries = 0;
+    part->rounds = 0;
 }
 
 static struct batch *batch_new(struct reactor *reactor)
@@ -202,6 +205,15 @@ static void reclaim_run(struct reactor *reactor, struct gather *gather, uint32_t
 
 static void reclaim_done(struct reactor *reactor, struct gather *gather)
 {
+    int64_t given_count = 0;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        given_count += gather->answers[i].number;
+    }
+    if (given_count > 0) {
+        list_foreach (cursor, &reactor->stalled) {
+            list_entry(cursor, struct batch_part, stall_link)->tries = 0;
+        }
+    }
     gather_destroy(&gather);
     reactor->reclaiming = false;
     batch_resume_stalled(reactor);
@@ -257,7 +269,7 @@ static void prefetch_ops(const struct shard *shard, const struct batch_part *par
     }
 }
 
-/* Executes ops in order; false: the one to resume with waits for pages. */
+/* Executes ops in order; false: the one to resume with waits for its next turn, or for pages. */
 static bool execute_ops(struct shard *shard, struct batch_part *part, const struct moment *now)
 {
     unsigned fetched = 0;
@@ -270,12 +282,29 @@ static bool execute_ops(struct shard *shard, struct batch_part *part, const stru
         fetched -= fetched > 0;
         struct batch_op *entry = &part->batch->ops[part->resume];
         shard_execute(shard, &entry->op, now);
-        if (UNLIKELY(entry->op.status == KVASIR_AGAIN)) {
+        if (UNLIKELY(entry->op.status > KVASIR_OK)) {
             return false;
         }
         part->tries = 0;
+        part->rounds = 0;
         part->resume = entry->next;
     }
+    return true;
+}
+
+/* False: there is nothing left that the op could wait for. */
+static bool part_waits(struct reactor *reactor, struct batch_part *part, const struct op *op)
+{
+    if (op->status == KVASIR_PENDING) {
+        reactor->making_room = true;
+        return true;
+    }
+    if (part->tries >= PAGE_TRIES_MAX || part->rounds >= PAGE_ROUNDS_MAX ||
+        !reclaim_start(reactor, op)) {
+        return false;
+    }
+    part->tries++;
+    part->rounds++;
     return true;
 }
 
@@ -286,14 +315,14 @@ void batch_execute_part(struct reactor *reactor, struct batch_part *part)
     done = execute_ops(reactor->shard, part, &reactor->now);
     while (!done) {
         struct batch_op *entry = &part->batch->ops[part->resume];
-        if (part->tries < PAGE_TRIES_MAX && reclaim_start(reactor, &entry->op)) {
-            part->tries++;
+        if (part_waits(reactor, part, &entry->op)) {
             list_push_back(&reactor->stalled, &part->stall_link);
             reactor_shard_leave(reactor);
             return;
         }
         entry->op.status = KVASIR_NO_MEMORY;
         part->tries = 0;
+        part->rounds = 0;
         part->resume = entry->next;
         done = execute_ops(reactor->shard, part, &reactor->now);
     }

@@ -72,7 +72,8 @@ struct batch_part {
     uint16_t first;
     uint16_t last;
     uint16_t resume; /* the op to go on with */
-    uint16_t tries;
+    uint16_t tries;  /* reclaims in vain for the op to go on with */
+    uint16_t rounds; /* reclaims at all */
 };
 
 struct batch {

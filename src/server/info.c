@@ -31,6 +31,9 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
     facts.hits = stats.hits;
     facts.misses = stats.misses;
     facts.evicted = stats.evicted;
+    facts.evicted_bytes = stats.evicted_bytes;
+    facts.moved_bytes = stats.moved_bytes;
+    facts.drained_pages = stats.drained_pages;
     facts.expired = stats.expired;
     facts.expired_grants = stats.expired_grants;
     facts.denied_no_memory = stats.denied_no_memory;
@@ -245,6 +248,9 @@ static void section_memory(struct writer *writer)
     number(writer, "payload_pages", totals->facts.payload_pages);
     number(writer, "payload_pages_total", pages_count(server->payload));
     number(writer, "payload_pages_free", pages_free_count(server->payload));
+    number(writer, "payload_moved_bytes", totals->facts.moved_bytes);
+    number(writer, "payload_drained_pages", totals->facts.drained_pages);
+    number(writer, "payload_evicted_bytes", totals->facts.evicted_bytes);
     number(writer, "metadata_bytes", totals->facts.metadata_bytes);
     number(writer, "metadata_region_bytes", region_size_bytes(server->metadata_region));
     number(writer, "buffer_bytes", COUNTED(totals, chunks_taken) * sizeof(struct chunk));

@@ -290,6 +290,7 @@ static void awake(struct reactor *reactor)
 static bool may_sleep(struct reactor *reactor, bool flushed)
 {
     return flushed && list_empty(&reactor->runnable) && !reactor->draining &&
+           (!reactor->making_room || reactor->reclaiming) &&
            reactor->now.mono_us >= reactor->busy_until_us && sleep_on_rings(reactor) &&
            mailbox_sleep(reactor->server->mailbox, reactor->index);
 }
@@ -315,6 +316,10 @@ static void turn(struct reactor *reactor)
     reactor_receive(reactor);
     (void)look_at_rings(reactor);
     run_runnable(reactor);
+    if (reactor->making_room && !reactor->reclaiming) {
+        reactor->making_room = false;
+        batch_resume_stalled(reactor);
+    }
     conn_bury(reactor);
     if (reactor->draining && drain(reactor)) {
         say_drained(reactor);

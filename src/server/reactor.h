@@ -106,7 +106,7 @@ struct reactor {
     struct list stalled;         /* batch parts that wait for pages from other shards */
     uint32_t errand_count;       /* pin mails and gathers that are filled or out */
     bool reclaiming;             /* other shards were asked and have not all answered */
-    uint32_t reclaim_tries;
+    bool making_room;            /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;
     struct log_limit log_limit;

@@ -44,6 +44,7 @@ struct shard *shard_create(const struct shard_config *config)
     shard->now = config->now;
     shard->start_us = config->now.mono_us;
     shard->tick_us = config->now.mono_us;
+    shard->hoard_first = PAGES_NONE;
     shard->held_bytes_max = (uint64_t)pages_page_bytes(config->payload) *
                             pages_count(config->payload) / 2 / config->shard_count;
     if (!meta_init(&shard->meta, config->metadata)) {
@@ -53,6 +54,7 @@ struct shard *shard_create(const struct shard_config *config)
     if (shard->payload == NULL) {
         goto fini_meta;
     }
+    runs_keep_owners(shard->payload, shard->meta.runs);
     if (!index_init(&shard->index, pages_base(config->metadata), shard_values_max(config))) {
         goto destroy_payload;
     }
@@ -103,6 +105,7 @@ void shard_destroy(struct shard **shard_p)
         }
     }
     check(shard->detached.first == NULL);
+    shard_room_release(shard);
     if (shard->policy != NULL) {
         shard->policy_ops->destroy(&shard->policy);
     }
@@ -298,6 +301,9 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .expired = shard->expired,
         .expired_grants = shard->expired_grants,
         .denied_no_memory = shard->denied_no_memory,
+        .evicted_bytes = shard->evicted_bytes,
+        .moved_bytes = shard->moved_bytes,
+        .drained_pages = shard->drained_pages,
         .payload_pages = payload.page_count + shard->whole_pages,
         .leases = shard->grants.counts[GRANT_LEASE],
         .reservations = shard->grants.counts[GRANT_RESERVATION],

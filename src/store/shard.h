@@ -25,6 +25,8 @@
  *   SET_RANGE     likewise
  *   PIN, UNPIN    OK, NOT_FOUND; PIN: BUSY when pins hold their whole share of memory
  *   STAT          OK, NOT_FOUND
+ * What can end in NO_MEMORY can say PENDING as well: room for a long value takes more than one turn;
+ * execute the same op again in the next.
  * A key longer than VALUE_KEY_BYTES_MAX or a database that does not exist is INVALID. Whoever gets
  * value or old holds one pin; in LEASE the grant has its own besides; GRANT_RESERVE hands out no
  * value. A hard pin asked for along with SET, COMMIT or EXISTS becomes a soft one when the share is
@@ -79,8 +81,8 @@ void shard_drop_owner(struct shard *shard, uint64_t owner);
  * Returns true when there is more to do at once. Call it about every 10 ms. */
 bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget);
 
-/* Evicts until page_count pages went back to the common pool, or nothing evictable is left. Returns
- * how many pages that were. */
+/* Moves values and evicts until page_count pages went back to the common pool, or nothing evictable is
+ * left, or it has been enough for one turn. Returns how many pages that were. */
 uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now);
 
 /* Looks at every value once: rare, and not quick in a big shard. The old policy stays when there is
@@ -120,6 +122,8 @@ struct shard_stats {
     uint64_t payload_taken_bytes; /* with rounding */
     uint64_t metadata_bytes;      /* taken for values, keys and the index */
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
+    uint64_t evicted_bytes;
+    uint64_t moved_bytes, drained_pages; /* by emptying sparse pages */
     uint32_t payload_pages, leases, reservations;
 };
 /* Any time, by the shard's thread. */

@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "store/shard_impl.h"
 
-#define SHARD_RECLAIM_BALANCE_STEPS 1024U
 /* Flushed values are looked for so far before anything else goes: well under a millisecond. */
 #define SHARD_BACKLOG_BUCKETS 1024U
 
@@ -14,6 +13,7 @@ static void shard_evict_value(struct shard *shard, struct value *value)
         shard->expired++;
     } else if (!shard_value_flushed(shard, value)) {
         shard->evicted++;
+        shard->evicted_bytes += value->length_bytes;
     }
     shard_value_unlink(shard, value);
 }
@@ -111,17 +111,4 @@ enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata)
     uint32_t own_count =
         metadata ? meta_page_count(&shard->meta) : shard_evict_payload_pages(shard);
     return own_count < pages_count(pages) ? KVASIR_AGAIN : KVASIR_NO_MEMORY;
-}
-
-uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now)
-{
-    CHECK_MAGIC(shard, SHARD_MAGIC);
-    shard_set_now(shard, now);
-    uint32_t before_count = shard_evict_payload_pages(shard);
-    uint32_t given_count = 0;
-    while (given_count < page_count && shard_evict_one(shard)) {
-        given_count = before_count - shard_evict_payload_pages(shard);
-    }
-    (void)index_balance(&shard->index, SHARD_RECLAIM_BALANCE_STEPS);
-    return given_count;
 }

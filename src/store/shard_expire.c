@@ -88,6 +88,7 @@ bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
     if (shard->expiring_count > 0 || shard->soft_count > 0) {
         shard_expire_walk(shard, elapsed_us, &budget);
     }
+    shard_room_tick(shard);
     bool unbalanced = index_balance(&shard->index, budget);
     return more || shard->backlog_count > 0 || unbalanced;
 }

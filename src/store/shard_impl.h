@@ -1,6 +1,7 @@
 #pragma once
 /* shard_impl – the insides of a shard, for its own files: shard.c (life, dispatch, scans, counts),
- * shard_value.c (a value's states), shard_evict.c (memory under pressure), shard_pin.c (pins, leases,
+ * shard_value.c (a value's states), shard_evict.c (who goes), shard_room.c (how room is made),
+ * shard_move.c (moving values out of sparse pages), shard_pin.c (pins, leases,
  * grants), shard_put.c, shard_read.c, shard_edit.c (the kinds of op), shard_expire.c (background). */
 
 #include "mem/layout.h"
@@ -51,6 +52,10 @@ struct shard {
     uint64_t held_bytes; /* of values with holds */
     uint64_t held_bytes_max;
     uint32_t whole_pages; /* payload pages outside runs */
+    uint32_t hoard_first; /* free pages kept for a long value that waits, chained; or PAGES_NONE */
+    uint32_t hoard_count;
+    int64_t hoard_us; /* when somebody last asked for them */
+    uint64_t evicted_bytes, moved_bytes, drained_pages;
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
     char scratch[SHARD_SCRATCH_BYTES];
 };
@@ -121,6 +126,33 @@ bool shard_evict_one(struct shard *shard);
 /* NO_MEMORY, or AGAIN when other shards hold pages of that pool. */
 enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata);
 uint32_t shard_evict_payload_pages(const struct shard *shard);
+
+/* ---- shard_room.c ---- */
+
+/* What one op may still spend on making room, so that nobody waits long for it. */
+struct shard_room {
+    uint64_t copy_bytes;
+    uint32_t evictions;
+};
+
+struct shard_room shard_room_begin(void);
+/* Makes some room for a value of this length (or for metadata), by moving others or by evicting.
+ * KVASIR_OK: try again at once; KVASIR_PENDING: enough for this turn, call again in the next; else
+ * there is no room to be made: KVASIR_NO_MEMORY or KVASIR_AGAIN. */
+enum kvasir_status shard_room_make(struct shard *shard, struct shard_room *room,
+                                   uint64_t length_bytes, bool metadata);
+/* Free pages that nobody but this shard's long values may have go back to the pool. */
+void shard_room_release(struct shard *shard);
+/* Background: sparse pages are drained when free pages are few. */
+void shard_room_tick(struct shard *shard);
+
+/* ---- shard_move.c ---- */
+
+/* Moves values out of the page that is being drained, or out of the sparsest that is no fuller than
+ * level_max 64ths, for up to *copy_bytes_p bytes. False: there is nothing to move. */
+bool shard_move_some(struct shard *shard, uint32_t level_max, uint64_t *copy_bytes_p);
+/* Says in the payload's bookkeeping that the value's runs are its own. */
+void shard_move_set_owner(struct shard *shard, const struct value *value);
 
 /* ---- shard_pin.c ---- */
 

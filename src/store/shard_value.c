@@ -92,21 +92,15 @@ static bool shard_value_fits(const struct shard *shard, uint64_t length_bytes)
 /* True while a try is worth its cost: a long value first needs as many free pages as it fills. */
 static bool shard_value_try_layout(struct shard *shard, struct value *value)
 {
-    uint32_t page_bytes = pages_page_bytes(shard->config.payload);
-    uint64_t page_count = value->length_bytes / page_bytes;
-    if (page_count > 0 && pages_free_count(shard->config.payload) < page_count) {
-        return false;
+    size_t page_count = layout_page_count(shard->config.payload, value->length_bytes);
+    if (page_count > 0) {
+        if (pages_free_count(shard->config.payload) + shard->hoard_count < page_count) {
+            return false;
+        }
+        shard_room_release(shard);
     }
     return !fault_hit("store.payload") &&
            layout_take(shard->payload, value->length_bytes, &value->layout) == KVASIR_OK;
-}
-
-/* What is leased or hard-pinned cannot make room: then nothing is evicted in vain. */
-static bool shard_value_hopeless(const struct shard *shard, uint64_t length_bytes)
-{
-    uint64_t pool_bytes =
-        (uint64_t)pages_page_bytes(shard->config.payload) * pages_count(shard->config.payload);
-    return length_bytes > pool_bytes - shard->held_bytes;
 }
 
 enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, uint64_t length_bytes,
@@ -115,6 +109,7 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
     if (!shard_value_fits(shard, length_bytes)) {
         return KVASIR_TOO_LARGE;
     }
+    struct shard_room room = shard_room_begin();
     struct value *value = NULL;
     for (;;) {
         if (value == NULL) {
@@ -126,10 +121,8 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
         if (value != NULL && shard_value_try_layout(shard, value)) {
             break;
         }
-        bool hopeless = shard_value_hopeless(shard, length_bytes);
-        if (hopeless || !shard_evict_one(shard)) {
-            enum kvasir_status status =
-                hopeless ? KVASIR_NO_MEMORY : shard_evict_verdict(shard, value == NULL);
+        enum kvasir_status status = shard_room_make(shard, &room, length_bytes, value == NULL);
+        if (status != KVASIR_OK) {
             shard->denied_no_memory += status == KVASIR_NO_MEMORY;
             if (value != NULL) {
                 meta_give(&shard->meta, &value);
@@ -137,6 +130,7 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
             return status;
         }
     }
+    shard_move_set_owner(shard, value);
     value->hash = op->hash;
     value->database = op->database;
     value->state = VALUE_RESERVED;

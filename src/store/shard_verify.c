@@ -11,6 +11,17 @@ struct shard_recount {
     uint64_t holds;
 };
 
+static void shard_verify_owner(const struct shard *shard, const struct value *value)
+{
+    const uint8_t *base = pages_base(shard->config.metadata);
+    for (unsigned i = 0; i < LAYOUT_RUNS_MAX; i++) {
+        struct run run = value->layout.runs[i];
+        check(run.page == PAGES_NONE ||
+              base + (size_t)runs_owner(shard->payload, run) * VALUE_ALIGN_BYTES ==
+                  (const uint8_t *)value);
+    }
+}
+
 static void shard_verify_value(const struct shard *shard, const struct value *value,
                                struct shard_recount *recount)
 {
@@ -20,6 +31,7 @@ static void shard_verify_value(const struct shard *shard, const struct value *va
     recount->holds += value->holds;
     recount->whole_pages += shard_value_whole_pages(shard, value);
     check(value->hash == op_hash(value->database, value_key(value)));
+    shard_verify_owner(shard, value);
 }
 
 static void shard_verify_sealed(const struct shard *shard, const struct value *value,

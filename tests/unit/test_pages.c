@@ -135,12 +135,12 @@ static void *take_and_give(void *argument)
         uint32_t count = 0;
         while (count < 2 && pages_take(pages, &held[count])) {
             memcpy(pages_address(pages, held[count]), &mark, sizeof(mark));
-            pages_find(pages, held[count])->used_granules = (uint32_t)mark;
+            pages_find(pages, held[count])->used_units = (uint32_t)mark;
             count++;
         }
         while (count-- > 0) {
             spoiled += memcmp(pages_address(pages, held[count]), &mark, sizeof(mark)) != 0;
-            spoiled += pages_find(pages, held[count])->used_granules != (uint32_t)mark;
+            spoiled += pages_find(pages, held[count])->used_units != (uint32_t)mark;
             pages_give(pages, held[count]);
         }
     }
