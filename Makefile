@@ -217,7 +217,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz fuzz-all coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python
 
@@ -254,6 +254,10 @@ fuzz: $(if $(FUZZ),$(BUILD)/fuzz/fuzz_$(FUZZ)) ## Fuzz one parser: FUZZ=name FUZ
 	@mkdir -p $(BUILD)/fuzz/corpus/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
 	$< -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 		-artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
+
+FUZZ_NAMES := $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=%)
+fuzz-all: $(FUZZ_NAMES:%=$(BUILD)/fuzz/fuzz_%) ## Fuzz every target for FUZZ_SECONDS (clang).
+	utils/run_fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZ_NAMES)
 
 FUZZ_OBJECTS := $(TEST_OBJECTS:$(BUILD)/test-obj/%=$(BUILD)/fuzz-obj/%)
 $(BUILD)/fuzz-obj/%.o: %.c

@@ -310,7 +310,7 @@ static bool wait_busily(struct reactor *reactor)
     return false;
 }
 
-static void turn(struct reactor *reactor)
+void reactor_turn(struct reactor *reactor, bool may_wait)
 {
     bool flushed;
     reactor_receive(reactor);
@@ -327,7 +327,7 @@ static void turn(struct reactor *reactor)
     pin_mail_flush(reactor); /* the dead gave theirs back, too */
     flushed = mailbox_flush(reactor->server->mailbox, reactor->index);
     metric_add(&reactor->metrics.turns, 1);
-    if (may_sleep(reactor, flushed)) {
+    if (may_wait && may_sleep(reactor, flushed)) {
         loop_turn(reactor->loop, true);
         awake(reactor);
     } else if (reactor->now.mono_us >= reactor->busy_until_us || !wait_busily(reactor)) {
@@ -347,7 +347,7 @@ void *reactor_main(void *argument)
     (void)pthread_setname_np(pthread_self(), name);
     reactor->now = clock_moment();
     while (!reactor->leaving) {
-        turn(reactor);
+        reactor_turn(reactor, true);
         if (reactor->draining && list_empty(&reactor->runnable)) {
             /* Draining polls: what it waits for need not make an event. */
             clock_sleep_us(200);

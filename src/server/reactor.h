@@ -125,6 +125,9 @@ struct reactor {
 struct reactor *reactor_create(struct server *server, uint32_t index, char *error,
                                size_t error_capacity);
 void reactor_destroy(struct reactor **reactor_p);
+/* Does what there is to do, once. may_wait: sleeps when that is nothing. The thread's own, or a test's
+ * that has no threads. */
+void reactor_turn(struct reactor *reactor, bool may_wait);
 /* The thread's function; argument is the reactor. */
 void *reactor_main(void *argument);
 
