@@ -257,7 +257,7 @@ fuzz: $(if $(FUZZ),$(BUILD)/fuzz/fuzz_$(FUZZ)) ## Fuzz one parser: FUZZ=name FUZ
 
 FUZZ_NAMES := $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=%)
 fuzz-all: $(FUZZ_NAMES:%=$(BUILD)/fuzz/fuzz_%) ## Fuzz every target for FUZZ_SECONDS (clang).
-	utils/run_fuzz.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZ_NAMES)
+	utils/fuzz_all.sh $(BUILD) $(FUZZ_SECONDS) $(FUZZ_NAMES)
 
 FUZZ_OBJECTS := $(TEST_OBJECTS:$(BUILD)/test-obj/%=$(BUILD)/fuzz-obj/%)
 $(BUILD)/fuzz-obj/%.o: %.c
