@@ -18,6 +18,7 @@ SANITIZE ?=
 DEBUG ?=
 COVERAGE ?=
 BENCH_ARGS ?=
+SOAK ?=
 DEV ?= $(if $(CI),1,)
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -217,7 +218,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz fuzz-all coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python
 
@@ -254,6 +255,9 @@ fuzz: $(if $(FUZZ),$(BUILD)/fuzz/fuzz_$(FUZZ)) ## Fuzz one parser: FUZZ=name FUZ
 	@mkdir -p $(BUILD)/fuzz/corpus/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
 	$< -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 		-artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
+
+soak: all ## Run mixed load for a long time (SOAK="--seconds 1800 --connections 500").
+	KVASIR_BUILD=$(BUILD) tests/soak/soak.py $(SOAK)
 
 FUZZ_NAMES := $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=%)
 fuzz-all: $(FUZZ_NAMES:%=$(BUILD)/fuzz/fuzz_%) ## Fuzz every target for FUZZ_SECONDS (clang).
