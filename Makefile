@@ -208,6 +208,11 @@ $(BUILD)/tests/examples/%: $(BUILD)/obj/tests/examples/%.o $(BUILD)/libkvasir.so
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lkvasir \
 		$(if $(findstring hiredis,$*),-lhiredis) -pthread -o $@
 
+# The store by itself, without a server around it.
+$(BUILD)/bench/fragment_store: $(BUILD)/obj/bench/fragment_store.o $(BUILD)/server.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -lm -o $@
+
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lkvasir $(BUILD)/shared.a \

@@ -56,6 +56,7 @@ struct shard {
     uint32_t hoard_count;
     int64_t hoard_us; /* when somebody last asked for them */
     uint64_t evicted_bytes, moved_bytes, drained_pages;
+    uint64_t looked_bytes; /* evicted_bytes when pages that were given up were last tried again */
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
     char scratch[SHARD_SCRATCH_BYTES];
 };

@@ -23,6 +23,8 @@
 #define SHARD_ROOM_LOOK_AGAIN_MAX   64U
 #define SHARD_ROOM_RECLAIM_FACTOR   8U
 #define SHARD_RECLAIM_BALANCE_STEPS 1024U
+/* Pages that were given up are tried again when so much was evicted. */
+#define SHARD_ROOM_LOOK_AGAIN_PAGES 16U
 /* A hoard that nobody asked for in this time goes back: its value has gone elsewhere. */
 #define SHARD_ROOM_HOARD_US 200000
 
@@ -81,6 +83,16 @@ static enum kvasir_status shard_room_evict(struct shard *shard, struct shard_roo
     return shard_evict_one(shard) ? KVASIR_OK : shard_evict_verdict(shard, metadata);
 }
 
+/* Where there was no place for what is in a page, there may be when more was evicted since. */
+static void shard_room_look_again(struct shard *shard)
+{
+    uint64_t page_bytes = pages_page_bytes(shard->config.payload);
+    if (shard->evicted_bytes - shard->looked_bytes >= SHARD_ROOM_LOOK_AGAIN_PAGES * page_bytes) {
+        shard->looked_bytes = shard->evicted_bytes;
+        drain_look_again(shard->payload, SHARD_ROOM_LOOK_AGAIN_MAX);
+    }
+}
+
 static enum kvasir_status shard_room_make_pages(struct shard *shard, struct shard_room *room,
                                                 uint32_t page_count)
 {
@@ -92,6 +104,7 @@ static enum kvasir_status shard_room_make_pages(struct shard *shard, struct shar
     if (room->copy_bytes == 0 || room->evictions == 0) {
         return KVASIR_PENDING;
     }
+    shard_room_look_again(shard);
     return shard_room_evict(shard, room, false);
 }
 
