@@ -302,6 +302,7 @@ static void section_stats(struct writer *writer)
     number(writer, "denied_no_memory", totals->facts.denied_no_memory);
     number(writer, "shard_hops", COUNTED(totals, hops));
     number(writer, "shard_borrows", COUNTED(totals, borrows));
+    number(writer, "pages_balanced", COUNTED(writer->totals, pages_balanced));
     number(writer, "page_retries", COUNTED(totals, retries_for_pages));
     number(writer, "reactor_turns", COUNTED(totals, turns));
 }

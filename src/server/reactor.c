@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/compiler.h"
 #include "route/slot.h"
+#include "server/balance.h"
 #include "server/batch.h"
 #include "server/conn.h"
 #include "server/conn_end.h"
@@ -141,7 +142,7 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->timeout_closed,    &metrics->output_limit_closed,
         &metrics->protocol_errors,   &metrics->hops,
         &metrics->borrows,           &metrics->turns,
-        &metrics->retries_for_pages,
+        &metrics->retries_for_pages, &metrics->pages_balanced,
     };
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
         metric_set(counters[i], 0);
@@ -173,6 +174,7 @@ static void on_tick(void *argument)
     reactor_shard_leave(reactor);
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     reactor->ticks++;
+    balance_tick(reactor);
     if (reactor->ticks % CONN_TICKS == 0) {
         tick_conns(reactor);
         if (reactor->spare_descriptor < 0) {

@@ -62,6 +62,7 @@ struct reactor_metrics {
     struct metric output_limit_closed, timeout_closed, protocol_errors;
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric chunks_taken, retries_for_pages;
+    struct metric pages_balanced, mean_age_s; /* see balance.h */
 };
 
 struct reactor {
@@ -106,6 +107,8 @@ struct reactor {
     struct list stalled;         /* batch parts that wait for pages from other shards */
     uint32_t errand_count;       /* pin mails and gathers that are filled or out */
     bool reclaiming;             /* other shards were asked and have not all answered */
+    bool balancing;              /* a shard with older values was asked for pages */
+    uint64_t balanced_bytes;     /* evicted by the own shard when it was last looked at */
     bool making_room;            /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;

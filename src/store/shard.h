@@ -129,5 +129,12 @@ struct shard_stats {
 /* Any time, by the shard's thread. */
 void shard_stats(const struct shard *shard, struct shard_stats *stats_p);
 
+/* How long what is evicted was not used, how long values are not used on the average (both smoothed, the
+ * latter sampled by the ticks), and bytes evicted since the start. */
+struct shard_ages {
+    uint64_t victim_age_s, mean_age_s, evicted_bytes;
+};
+void shard_ages(const struct shard *shard, struct shard_ages *ages_p);
+
 /* For tests: recounts everything by walking it, and fails a check where a count is wrong. */
 void shard_verify(const struct shard *shard);

@@ -14,6 +14,7 @@ static void shard_evict_value(struct shard *shard, struct value *value)
     } else if (!shard_value_flushed(shard, value)) {
         shard->evicted++;
         shard->evicted_bytes += value->length_bytes;
+        shard_age_note_victim(shard, value);
     }
     shard_value_unlink(shard, value);
 }

@@ -56,6 +56,9 @@ struct shard {
     uint32_t hoard_count;
     int64_t hoard_us; /* when somebody last asked for them */
     uint64_t evicted_bytes, moved_bytes, drained_pages;
+    uint32_t victim_age_256ths; /* of a second, smoothed over the last victims */
+    uint32_t mean_age_256ths;   /* the same of values that were sampled */
+    uint64_t sampled_bucket;
     uint64_t looked_bytes; /* evicted_bytes when pages that were given up were last tried again */
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
     char scratch[SHARD_SCRATCH_BYTES];
@@ -127,6 +130,13 @@ bool shard_evict_one(struct shard *shard);
 /* NO_MEMORY, or AGAIN when other shards hold pages of that pool. */
 enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata);
 uint32_t shard_evict_payload_pages(const struct shard *shard);
+
+/* ---- shard_age.c ---- */
+
+/* A value is being evicted. */
+void shard_age_note_victim(struct shard *shard, const struct value *value);
+/* Looks at a few values. */
+void shard_age_sample(struct shard *shard);
 
 /* ---- shard_room.c ---- */
 

@@ -143,6 +143,7 @@ void shard_room_tick(struct shard *shard)
     if (shard->hoard_count > 0 && shard->now.mono_us - shard->hoard_us > SHARD_ROOM_HOARD_US) {
         shard_room_release(shard);
     }
+    shard_age_sample(shard);
     drain_look_again(shard->payload, SHARD_ROOM_LOOK_AGAIN_MAX);
     if (drain_closed_page(shard->payload) != PAGES_NONE ||
         (pages_free_count(pages) <= pages_count(pages) / SHARD_ROOM_FREE_DIVISOR &&

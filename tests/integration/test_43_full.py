@@ -1,5 +1,6 @@
 """A store that is full: what is too long, what must not be evicted, and that it recovers."""
 
+import binascii
 import os
 import re
 
@@ -143,3 +144,39 @@ def test_full_of_small_then_one_large(start, reactors):
         for i in range(3):
             assert connection("SET", f"large:{i}", large) == "OK"
             assert connection("GET", f"large:{i}") == large
+
+
+def keys_of_shard(index, reactors, count):
+    keys, number = [], 0
+    while len(keys) < count:
+        key = f"shard:{number}"
+        if binascii.crc_hqx(key.encode(), 0) % 16384 * reactors // 16384 == index:
+            keys.append(key)
+        number += 1
+    return keys
+
+
+@pytest.mark.reactors
+def test_one_hot_shard_gets_the_memory_of_an_idle_one(start):
+    server = start(reactors=2, maxmemory="128mb", buffer_memory="16mb")
+    pages = server.info()["payload_pages_free"]
+    idle = keys_of_shard(0, 2, 2 * pages)
+    hot = keys_of_shard(1, 2, 2 * pages)
+    value = os.urandom(MIB - 4096)
+    with server.connect() as connection:
+        for key in idle:
+            assert connection("SET", key, value) == "OK"
+        # The one that holds everything gives pages at once to the one that has nothing.
+        for key in hot[:4]:
+            assert connection("SET", key, value) == "OK"
+        assert connection("EXISTS", *idle) > pages
+
+        def hot_has_most():
+            for key in hot:
+                assert connection("SET", key, value) == "OK"
+            return connection("EXISTS", *hot) > 1.8 * pages
+
+        kvserver.wait_until(hot_has_most, "the hot shard holds most of the memory", deadline_s=60)
+        for key in hot[-5:]:
+            assert connection("GET", key) == value
+    assert server.info()["pages_balanced"] > 0
