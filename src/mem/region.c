@@ -172,17 +172,22 @@ static enum kvasir_status region_fill(struct region *region, const struct region
         (void)madvise(region->base, region->size_bytes, MADV_DONTDUMP);
     }
     if (config->populate) {
+        bool collapsed = false;
         const struct region_populate_job job = {
             .base = region->base,
             .size_bytes = region->size_bytes,
+            .collapse = config->huge_try && region->page_kind == REGION_PAGES_SMALL,
             .thread_count = config->populate_threads,
             .progress = config->progress,
             .progress_argument = config->progress_argument,
         };
-        int rc = region_populate(&job);
+        int rc = region_populate(&job, &collapsed);
         if (rc != 0) {
             region_explain(error, config, "the kernel ran out of pages; lower --maxmemory", rc);
             return KVASIR_NO_MEMORY;
+        }
+        if (collapsed) {
+            region->page_kind = REGION_PAGES_TRANSPARENT;
         }
     }
     if (config->shared && !region_seal(region)) {

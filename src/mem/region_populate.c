@@ -16,6 +16,13 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* What MADV_COLLAPSE makes one page of. */
+#define HUGE_PAGE_BYTES (2UL << 20)
+
 /* Small enough to share the work evenly and to report often, large enough to lock seldom. */
 #define POPULATE_CHUNK_BYTES (16UL << 20)
 /* More threads than this do not zero memory any faster. */
@@ -23,13 +30,15 @@
 #define POPULATE_REPORT_SECONDS 1
 
 struct populate {
-    struct region_populate_job job; /* constant while threads run, as is by_touch */
+    struct region_populate_job job; /* constant while threads run, as the next two */
     bool by_touch;
+    bool no_collapse;     /* the kernel refuses it, in a test */
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t ended; /* signalled when the last thread ends */
     size_t next_bytes;    /* where the next chunk begins */
     size_t done_bytes;
     unsigned running;
+    bool collapse; /* still wished, and never refused so far */
     int error;
 };
 
@@ -58,6 +67,19 @@ static int populate_chunk(const struct populate *populate, uint8_t *start, size_
     return errno == EINVAL ? populate_touch(start, length_bytes) : errno;
 }
 
+/* Has the kernel put huge pages there. It does so for memfds, too, whose own setting (shmem_enabled)
+ * is mostly "never" (Linux 6.1; madvise(2)), but not where there is nothing at all: hence the first page.
+ * False: there are none to be had, or the kernel does not know how. */
+static bool collapse_chunk(const struct populate *populate, uint8_t *start, size_t length_bytes)
+{
+    for (size_t offset = 0; offset < length_bytes; offset += HUGE_PAGE_BYTES) {
+        if (madvise(start + offset, 1, MADV_POPULATE_WRITE) != 0) {
+            return false;
+        }
+    }
+    return !populate->no_collapse && madvise(start, length_bytes, MADV_COLLAPSE) == 0;
+}
+
 static void *populate_main(void *argument)
 {
     struct populate *populate = argument;
@@ -68,12 +90,18 @@ static void *populate_main(void *argument)
         size_t offset = populate->next_bytes;
         size_t left_bytes = job->size_bytes - offset;
         size_t length_bytes = left_bytes < POPULATE_CHUNK_BYTES ? left_bytes : POPULATE_CHUNK_BYTES;
+        bool collapse = populate->collapse;
         populate->next_bytes += length_bytes;
         pthread_mutex_unlock(&populate->lock);
 
-        int error = populate_chunk(populate, job->base + offset, length_bytes);
+        int error = 0;
+        collapse = collapse && collapse_chunk(populate, job->base + offset, length_bytes);
+        if (!collapse) {
+            error = populate_chunk(populate, job->base + offset, length_bytes);
+        }
 
         pthread_mutex_lock(&populate->lock);
+        populate->collapse = populate->collapse && collapse;
         populate->done_bytes += error == 0 ? length_bytes : 0;
         populate->error = populate->error != 0 ? populate->error : error;
     }
@@ -122,12 +150,15 @@ static void populate_wait(struct populate *populate)
     pthread_mutex_unlock(&populate->lock);
 }
 
-int region_populate(const struct region_populate_job *job)
+int region_populate(const struct region_populate_job *job, bool *collapsed_p)
 {
     if (fault_hit("region_populate")) {
         return ENOMEM;
     }
-    struct populate populate = {.job = *job, .by_touch = fault_hit("region_populate_advice")};
+    struct populate populate = {.job = *job,
+                                .by_touch = fault_hit("region_populate_advice"),
+                                .no_collapse = fault_hit("region_collapse"),
+                                .collapse = job->collapse};
     pthread_t threads[POPULATE_THREADS_MAX];
     unsigned wanted = populate_thread_count(job);
     unsigned started = 0;
@@ -155,5 +186,6 @@ int region_populate(const struct region_populate_job *job)
     if (job->progress != NULL && populate.error == 0) {
         job->progress(job->progress_argument, populate.done_bytes, job->size_bytes);
     }
+    *collapsed_p = populate.collapse && populate.error == 0;
     return populate.error;
 }

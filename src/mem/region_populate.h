@@ -8,10 +8,12 @@
 struct region_populate_job {
     uint8_t *base;
     size_t size_bytes;
+    bool collapse;                /* make huge pages of it where the kernel does not by itself */
     unsigned thread_count;        /* 0: one per available core */
     region_progress_fn *progress; /* may be NULL */
     void *progress_argument;
 };
 
-/* 0, or the errno of the page that could not be had. */
-ATTR_MUST_USE int region_populate(const struct region_populate_job *job);
+/* 0, or the errno of the page that could not be had. *collapsed_p: the job asked for huge pages, and
+ * all of it is such. */
+ATTR_MUST_USE int region_populate(const struct region_populate_job *job, bool *collapsed_p);

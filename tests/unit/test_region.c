@@ -145,6 +145,14 @@ static void test_region_populate_works_with_huge_pages_wished(void **state)
     populate_and_look(false, true, 2);
 }
 
+static void test_region_populate_does_without_huge_pages(void **state)
+{
+    (void)state;
+    fault_arm("region_collapse", 1, 1);
+    populate_and_look(true, true, 2);
+    fault_disarm_all();
+}
+
 static void test_region_populate_touches_where_advice_is_unknown(void **state)
 {
     (void)state;
@@ -386,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_region_shared_memory_can_only_be_read_by_others),
         cmocka_unit_test(test_region_populate_makes_every_page_present),
         cmocka_unit_test(test_region_populate_works_with_huge_pages_wished),
+        cmocka_unit_test(test_region_populate_does_without_huge_pages),
         cmocka_unit_test(test_region_populate_touches_where_advice_is_unknown),
         cmocka_unit_test(test_region_is_not_touched_unless_asked),
         cmocka_unit_test(test_region_failures_leave_nothing_behind),
