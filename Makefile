@@ -223,7 +223,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-vllm fuzz fuzz-all soak coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-vllm fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python
 
@@ -251,6 +251,9 @@ coverage: ## Run the unit tests with coverage; fail below 85 % of lines.
 	+$(MAKE) --no-print-directory COVERAGE=1 BUILD=$(BUILD)-coverage test-unit
 	gcovr --root . --exclude-unreachable-branches --print-summary --fail-under-line 85 \
 		$(COVERED:%=--filter 'src/%/') $(BUILD)-coverage/test-obj
+
+test-compat: all ## Run Redis's own test-suite (fetched from Debian; skipped when out of reach).
+	$(RUN_TESTS) compat
 
 test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
 	$(RUN_TESTS) vllm

@@ -22,6 +22,8 @@ libcmocka-dev|unit tests
 libhiredis-dev|the C client of Redis, as a test client
 liblz4-dev|compression of values (lz4), in preparation
 libzstd-dev|compression of values (zstd), in preparation
+tcl|runs Redis's own test-suite
+dpkg-dev|unpacks the source packages that such suites come in
 redis-tools|redis-cli and redis-benchmark, as test clients
 redis-server|a peer for the benchmarks; it is not started as a service
 libibverbs1|the Mooncake peer of the benchmarks loads it

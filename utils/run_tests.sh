@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs test suites one after another and adds up what their runners count.
-# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python vllm
+# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python compat vllm
 # A suite's runner ends with a line "<suite>: N passed, N failed, N skipped" and exits non-zero
 # when something failed. A suite whose runner is not there is reported as skipped, by name.
 set -u
@@ -21,6 +21,7 @@ runner_of()
     install) echo utils/run_install.sh ;;
     integration) echo tests/run_integration.sh ;;
     python) echo python/run_tests.sh ;;
+    compat) echo tests/compat/redis_suite.py ;;
     vllm) echo tests/run_vllm.sh ;;
     *) echo "" ;;
     esac
