@@ -20,12 +20,20 @@ static uint32_t pages_shift_of(uint32_t power_of_two)
 
 struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t unit_bytes)
 {
+    return pages_create_part(region, page_bytes, unit_bytes,
+                             (uint32_t)(region_size_bytes(region) / page_bytes));
+}
+
+struct pages *pages_create_part(struct region *region, uint32_t page_bytes, uint32_t unit_bytes,
+                                uint32_t present_count)
+{
     check(pages_power_of_two(page_bytes) && pages_power_of_two(unit_bytes));
     uint32_t granules_per_page = page_bytes / (unit_bytes * PAGES_GRANULE_UNITS);
     check(granules_per_page >= 16 && granules_per_page <= PAGES_GRANULES_MAX);
     size_t count = region_size_bytes(region) / page_bytes;
     /* Pool-wide granule numbers are 32 bits wide: 16 TiB of payload. */
     check(count > 0 && count < UINT32_MAX / granules_per_page);
+    check(present_count <= count);
 
     struct pages *pages = fault_hit("pages_create") ? NULL : malloc(sizeof(*pages));
     if (pages == NULL) {
@@ -33,6 +41,7 @@ struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t 
     }
     *pages = (struct pages){
         .base = region_base(region),
+        .region = region,
         .page_bytes = page_bytes,
         .page_shift = pages_shift_of(page_bytes),
         .unit_bytes = unit_bytes,
@@ -45,15 +54,18 @@ struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t 
     /* Large, so calloc maps it and each part is first touched when its page is first cut. */
     pages->granules = calloc(count * granules_per_page, sizeof(*pages->granules));
     pages->free_pages = stack_create(pages->count);
-    if (pages->pages == NULL || pages->granules == NULL || pages->free_pages == NULL) {
+    pages->absent = stack_create(pages->count);
+    pages->unreleased = stack_create(pages->count);
+    if (pages->pages == NULL || pages->granules == NULL || pages->free_pages == NULL ||
+        pages->absent == NULL || pages->unreleased == NULL) {
         pages_destroy(&pages);
         return NULL;
     }
     /* Backwards, so that the lowest page is taken first. */
     for (uint32_t page = pages->count; page-- > 0;) {
-        stack_push(pages->free_pages, page);
+        stack_push(page < present_count ? pages->free_pages : pages->absent, page);
     }
-    poison_set(pages->base, count << pages->page_shift);
+    poison_set(pages->base, (size_t)present_count << pages->page_shift);
     return pages;
 }
 
@@ -67,6 +79,8 @@ void pages_destroy(struct pages **pages_p)
     /* The region outlives the pool and is its owner's again. */
     poison_clear(pages->base, (size_t)pages->count << pages->page_shift);
     stack_destroy(&pages->free_pages);
+    stack_destroy(&pages->absent);
+    stack_destroy(&pages->unreleased);
     free(pages->granules);
     free(pages->pages);
     free(pages);
@@ -90,6 +104,37 @@ void pages_give(struct pages *pages, uint32_t page)
     check(page < pages->count);
     poison_set(pages_unit_address(pages, page, 0), pages->page_bytes);
     stack_push(pages->free_pages, page);
+}
+
+bool pages_retire(struct pages *pages)
+{
+    uint32_t page = PAGES_NONE;
+    if (!stack_pop(pages->free_pages, &page)) {
+        return false;
+    }
+    bool is_released =
+        region_release(pages->region, (size_t)page << pages->page_shift, pages->page_bytes);
+    stack_push(is_released ? pages->absent : pages->unreleased, page);
+    return true;
+}
+
+bool pages_restore(struct pages *pages, bool fill)
+{
+    uint32_t page = PAGES_NONE;
+    if (stack_pop(pages->unreleased, &page)) {
+        stack_push(pages->free_pages, page);
+        return true;
+    }
+    if (!stack_pop(pages->absent, &page)) {
+        return false;
+    }
+    if (fill && !region_fill(pages->region, (size_t)page << pages->page_shift, pages->page_bytes)) {
+        stack_push(pages->absent, page);
+        return false;
+    }
+    poison_set(pages_unit_address(pages, page, 0), pages->page_bytes);
+    stack_push(pages->free_pages, page);
+    return true;
 }
 
 struct page *pages_find(const struct pages *pages, uint32_t page)
@@ -124,6 +169,16 @@ uint32_t pages_count(const struct pages *pages)
     return pages->count;
 }
 
+uint32_t pages_present_count(const struct pages *pages)
+{
+    return pages->count - stack_count(pages->absent) - stack_count(pages->unreleased);
+}
+
+uint32_t pages_unreleased_count(const struct pages *pages)
+{
+    return stack_count(pages->unreleased);
+}
+
 uint32_t pages_free_count(const struct pages *pages)
 {
     return stack_count(pages->free_pages);
@@ -132,7 +187,7 @@ uint32_t pages_free_count(const struct pages *pages)
 size_t pages_bookkeeping_bytes(const struct pages *pages)
 {
     size_t of_granules = (size_t)pages->granules_per_page * sizeof(struct granule);
-    /* The stack holds a word a page and a head; two words are an upper bound. */
-    return sizeof(*pages) +
-           pages->count * (sizeof(struct page) + of_granules + 2 * sizeof(uint32_t));
+    /* Each of the three stacks holds a word a page, there is memory for it or not. */
+    return sizeof(*pages) + pages->count * 3 * sizeof(uint32_t) +
+           pages_present_count(pages) * (sizeof(struct page) + of_granules);
 }

@@ -32,11 +32,21 @@ struct page {
  * power of two, 16 to 512 granules. All pages start free. NULL when out of memory. The bookkeeping
  * is memory that is first touched in use (pages_bookkeeping_bytes says how much it can become). */
 struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t unit_bytes);
+/* The same with memory for the first present_count pages only; the others can be had later. */
+struct pages *pages_create_part(struct region *region, uint32_t page_bytes, uint32_t unit_bytes,
+                                uint32_t present_count);
 void pages_destroy(struct pages **pages_p);
 
 /* False: none is free. The caller owns the page until it gives it back. */
 ATTR_MUST_USE bool pages_take(struct pages *pages, uint32_t *page_p);
 void pages_give(struct pages *pages, uint32_t page);
+
+/* A free page's memory goes back to the kernel, if that takes it (region_release); the page cannot be
+ * taken any more. False: none is free. */
+ATTR_MUST_USE bool pages_retire(struct pages *pages);
+/* A page that was retired, or never had memory, gets it (now, with fill) and is free. False: there is
+ * none, or no memory. */
+ATTR_MUST_USE bool pages_restore(struct pages *pages, bool fill);
 
 struct page *pages_find(const struct pages *pages, uint32_t page);
 uint8_t *pages_address(const struct pages *pages, uint32_t page);
@@ -44,7 +54,12 @@ uint8_t *pages_base(const struct pages *pages);
 uint32_t pages_page_bytes(const struct pages *pages);
 uint32_t pages_unit_bytes(const struct pages *pages);
 uint32_t pages_count(const struct pages *pages);
+/* Those that are not retired: as many as can be taken at all. */
+uint32_t pages_present_count(const struct pages *pages);
+/* Retired pages whose memory the kernel did not take back. */
+uint32_t pages_unreleased_count(const struct pages *pages);
 /* Free now; exact only while nobody takes or gives. */
 uint32_t pages_free_count(const struct pages *pages);
-/* Memory outside the region that this pool takes when all of it is in use: part of maxmemory. */
+/* Memory outside the region that this pool takes when all that is present is in use: part of
+ * maxmemory. */
 size_t pages_bookkeeping_bytes(const struct pages *pages);

@@ -37,7 +37,10 @@ struct pages {
     uint8_t *base;            /* borrowed from the region */
     struct page *pages;       /* owned; one a page */
     struct granule *granules; /* owned; granules_per_page for each page */
+    struct region *region;    /* borrowed */
     struct stack *free_pages; /* owned */
+    struct stack *absent;     /* owned; retired pages that have no memory */
+    struct stack *unreleased; /* owned; retired pages that still have it */
     uint32_t page_bytes;
     uint32_t page_shift;
     uint32_t unit_bytes;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef MFD_HUGE_2MB
@@ -30,6 +31,7 @@ struct region {
     uint8_t *base; /* owned mapping */
     size_t size_bytes;
     int fd; /* owned; -1 when private */
+    char name[32];
     enum region_pages page_kind;
 };
 
@@ -74,12 +76,13 @@ static uint8_t *region_reserve(size_t size_bytes)
 /* Puts memory behind the reserved addresses. False: errno says why, and nothing is left open. */
 static bool region_map(struct region *region, const struct region_config *config, bool is_huge)
 {
+    size_t size_bytes = is_huge ? config->size_bytes : region->size_bytes;
     int flags = MAP_FIXED;
     if (config->shared) {
         unsigned memfd_flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
         memfd_flags |= is_huge ? (unsigned)MFD_HUGETLB | MFD_HUGE_2MB : 0;
         region->fd = fault_hit("region_memfd") ? -1 : memfd_create(config->name, memfd_flags);
-        if (region->fd < 0 || ftruncate(region->fd, (off_t)config->size_bytes) != 0) {
+        if (region->fd < 0 || ftruncate(region->fd, (off_t)size_bytes) != 0) {
             goto close_file;
         }
         flags |= MAP_SHARED;
@@ -87,8 +90,9 @@ static bool region_map(struct region *region, const struct region_config *config
         flags |= MAP_PRIVATE | MAP_ANONYMOUS | (is_huge ? MAP_HUGETLB | MAP_HUGE_2MB : 0);
     }
     /* Huge pages are set aside by this very call: it fails when too few are free. */
-    if (!fault_hit("region_map") && mmap(region->base, config->size_bytes, PROT_READ | PROT_WRITE,
-                                         flags, region->fd, 0) != MAP_FAILED) {
+    flags |= size_bytes > config->size_bytes ? MAP_NORESERVE : 0;
+    if (!fault_hit("region_map") && mmap(region->base, size_bytes, PROT_READ | PROT_WRITE, flags,
+                                         region->fd, 0) != MAP_FAILED) {
         return true;
     }
 close_file:
@@ -137,11 +141,30 @@ static bool region_seal(const struct region *region)
                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0;
 }
 
+static void region_drop_reserve(struct region *region, const struct region_config *config)
+{
+    if (region->size_bytes > config->size_bytes) {
+        munmap(region->base + config->size_bytes, region->size_bytes - config->size_bytes);
+        region->size_bytes = config->size_bytes;
+    }
+}
+
+/* Address space costs nothing but where it is rationed. */
+static size_t region_wanted_bytes(const struct region_config *config)
+{
+    struct rlimit space, file;
+    bool is_rationed = getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY ||
+                       getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur != RLIM_INFINITY;
+    return is_rationed || config->reserve_bytes < config->size_bytes ? config->size_bytes
+                                                                     : config->reserve_bytes;
+}
+
 static enum kvasir_status region_acquire(struct region *region, const struct region_config *config,
                                          const struct region_error *error)
 {
     if (config->huge_try && region_map(region, config, true)) {
         region->page_kind = REGION_PAGES_HUGE;
+        region_drop_reserve(region, config);
         return KVASIR_OK;
     }
     const struct region_limits_ask ask = {
@@ -153,7 +176,12 @@ static enum kvasir_status region_acquire(struct region *region, const struct reg
     if (!region_limits_allow(&ask, error->text, error->capacity)) {
         return KVASIR_NO_MEMORY;
     }
-    if (!region_map(region, config, false)) {
+    bool is_mapped = region_map(region, config, false);
+    if (!is_mapped && region->size_bytes > config->size_bytes) {
+        region_drop_reserve(region, config);
+        is_mapped = region_map(region, config, false);
+    }
+    if (!is_mapped) {
         int error_number = errno;
         region_explain(error, config,
                        config->shared ? "memfd cannot be mapped" : "cannot be mapped",
@@ -164,8 +192,8 @@ static enum kvasir_status region_acquire(struct region *region, const struct reg
     return KVASIR_OK;
 }
 
-static enum kvasir_status region_fill(struct region *region, const struct region_config *config,
-                                      const struct region_error *error)
+static enum kvasir_status region_finish(struct region *region, const struct region_config *config,
+                                        const struct region_error *error)
 {
     /* Payload in a core file helps nobody and would take the disk. */
     if (config->shared) {
@@ -175,7 +203,7 @@ static enum kvasir_status region_fill(struct region *region, const struct region
         bool collapsed = false;
         const struct region_populate_job job = {
             .base = region->base,
-            .size_bytes = region->size_bytes,
+            .size_bytes = config->size_bytes,
             .collapse = config->huge_try && region->page_kind == REGION_PAGES_SMALL,
             .thread_count = config->populate_threads,
             .progress = config->progress,
@@ -213,9 +241,14 @@ enum kvasir_status region_create(const struct region_config *config, char *error
         region_explain(&where, config, "no memory to describe it", ENOMEM);
         return KVASIR_NO_MEMORY;
     }
-    *region = (struct region){.size_bytes = config->size_bytes, .fd = -1};
+    *region = (struct region){.size_bytes = region_wanted_bytes(config), .fd = -1};
+    (void)snprintf(region->name, sizeof(region->name), "%s", config->name);
     enum kvasir_status status = KVASIR_NO_MEMORY;
-    region->base = region_reserve(config->size_bytes);
+    region->base = region_reserve(region->size_bytes);
+    if (region->base == NULL) {
+        region->size_bytes = config->size_bytes;
+        region->base = region_reserve(region->size_bytes);
+    }
     if (region->base == NULL) {
         /* Either a limit that can be named, or the machine has no such address space. */
         const struct region_limits_ask ask = {
@@ -227,7 +260,7 @@ enum kvasir_status region_create(const struct region_config *config, char *error
         status = region_acquire(region, config, &where);
     }
     if (status == KVASIR_OK) {
-        status = region_fill(region, config, &where);
+        status = region_finish(region, config, &where);
     }
     if (status != KVASIR_OK) {
         region_destroy(&region);
@@ -251,6 +284,36 @@ void region_destroy(struct region **region_p)
         close(region->fd);
     }
     free(region);
+}
+
+bool region_fill(const struct region *region, size_t offset_bytes, size_t length_bytes)
+{
+    check(offset_bytes + length_bytes <= region->size_bytes);
+    const struct region_populate_job job = {
+        .base = region->base + offset_bytes,
+        .size_bytes = length_bytes,
+        .thread_count = 1,
+    };
+    return !fault_hit("region_fill") && region_populate_here(&job) == 0;
+}
+
+bool region_release(const struct region *region, size_t offset_bytes, size_t length_bytes)
+{
+    check(offset_bytes + length_bytes <= region->size_bytes);
+    int advice = region->fd >= 0 ? MADV_REMOVE : MADV_DONTNEED;
+    return madvise(region->base + offset_bytes, length_bytes, advice) == 0;
+}
+
+bool region_may_grow(const struct region *region, size_t more_bytes, char *error,
+                     size_t error_capacity)
+{
+    const struct region_limits_ask ask = {
+        .root = "",
+        .name = region->name,
+        .size_bytes = more_bytes,
+        .is_file = region->fd >= 0,
+    };
+    return region_limits_allow(&ask, error, error_capacity);
 }
 
 uint8_t *region_base(const struct region *region)

@@ -23,11 +23,12 @@ enum region_pages {
 typedef void region_progress_fn(void *argument, size_t done_bytes, size_t total_bytes);
 
 struct region_config {
-    const char *name;          /* of the memfd; borrowed for the call */
-    size_t size_bytes;         /* multiple of 2 MiB */
-    bool shared;               /* memfd that others may map; else private anonymous memory */
-    bool huge_try;             /* try hugetlbfs first, then advise transparent huge pages */
-    bool populate;             /* touch every page now, so that no write ever waits for one */
+    const char *name;     /* of the memfd; borrowed for the call */
+    size_t size_bytes;    /* multiple of 2 MiB */
+    size_t reserve_bytes; /* address space to grow into, with size_bytes; multiple of 2 MiB or 0 */
+    bool shared;          /* memfd that others may map; else private anonymous memory */
+    bool huge_try;        /* try hugetlbfs first, then advise transparent huge pages */
+    bool populate;        /* touch every page now, so that no write ever waits for one */
     unsigned populate_threads; /* 0: one per available core */
     region_progress_fn
         *progress; /* may be NULL; called from the calling thread about every second */
@@ -45,7 +46,20 @@ ATTR_MUST_USE enum kvasir_status region_create(const struct region_config *confi
 void region_destroy(struct region **region_p);
 
 uint8_t *region_base(const struct region *region);
+/* All that is mapped: with the reserve where there is one. There is none with hugetlbfs pages, which the
+ * kernel sets aside at once, nor under a limit on address space or file size. */
 size_t region_size_bytes(const struct region *region);
+
+/* Memory for a part of the region, so that no write waits for it. Any thread. False: there is none. */
+ATTR_MUST_USE bool region_fill(const struct region *region, size_t offset_bytes,
+                               size_t length_bytes);
+/* The part's memory goes back to the kernel; it reads as zeroes then. Nobody uses it: no client reads
+ * it and no device knows where it was. False: the kernel
+ * keeps it, as it does with that of a region that is sealed for sharing. Any thread. */
+bool region_release(const struct region *region, size_t offset_bytes, size_t length_bytes);
+/* False: error holds a sentence with the limit that says no to so much more. */
+ATTR_MUST_USE bool region_may_grow(const struct region *region, size_t more_bytes, char *error,
+                                   size_t error_capacity);
 enum region_pages region_page_kind(const struct region *region);
 /* Borrowed; -1 for a private region. */
 int region_descriptor(const struct region *region);

@@ -150,6 +150,12 @@ static void populate_wait(struct populate *populate)
     pthread_mutex_unlock(&populate->lock);
 }
 
+int region_populate_here(const struct region_populate_job *job)
+{
+    const struct populate populate = {.job = *job};
+    return populate_chunk(&populate, job->base, job->size_bytes);
+}
+
 int region_populate(const struct region_populate_job *job, bool *collapsed_p)
 {
     if (fault_hit("region_populate")) {

@@ -17,3 +17,5 @@ struct region_populate_job {
 /* 0, or the errno of the page that could not be had. *collapsed_p: the job asked for huge pages, and
  * all of it is such. */
 ATTR_MUST_USE int region_populate(const struct region_populate_job *job, bool *collapsed_p);
+/* The same in the calling thread, for a short part; reports nothing. */
+ATTR_MUST_USE int region_populate_here(const struct region_populate_job *job);

@@ -8,6 +8,7 @@
 #include "server/gather.h"
 #include "server/info.h"
 #include "server/reply.h"
+#include "server/resize.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -56,9 +57,9 @@ void cmd_server_reply_memory_stats(struct conn *conn, struct request *request)
     reply_text(conn, "total.allocated");
     reply_integer(conn, (int64_t)used);
     reply_text(conn, "payload.region");
-    reply_integer(conn, (int64_t)region_size_bytes(server->payload_region));
+    reply_integer(conn, (int64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
     reply_text(conn, "payload.pages");
-    reply_integer(conn, pages_count(server->payload));
+    reply_integer(conn, pages_present_count(server->payload));
     reply_text(conn, "payload.pages.free");
     reply_integer(conn, pages_free_count(server->payload));
     reply_text(conn, "metadata.region");
@@ -69,7 +70,7 @@ void cmd_server_reply_memory_doctor(struct conn *conn, struct request *request)
 {
     const struct server *server = conn->reactor->server;
     char text[256];
-    uint32_t total = pages_count(server->payload);
+    uint32_t total = pages_present_count(server->payload);
     uint32_t free_pages = pages_free_count(server->payload);
     (void)request;
     (void)snprintf(text, sizeof(text), "Payload memory: %u of %u pages free. %s", free_pages, total,
@@ -184,7 +185,10 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
         return;
     }
     *tried = conn->reactor->settings;
-    if (apply_pairs(tried, request, (char *)gather->argument, sizeof(gather->argument))) {
+    if (apply_pairs(tried, request, (char *)gather->argument, sizeof(gather->argument)) &&
+        (tried->maxmemory == conn->reactor->settings.maxmemory ||
+         resize_is_allowed(conn->reactor->server, tried->maxmemory, (char *)gather->argument,
+                           sizeof(gather->argument)))) {
         gather->pointer = request;
         start(conn, request, gather);
     } else {

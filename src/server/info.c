@@ -220,6 +220,7 @@ static void section_memory(struct writer *writer)
     const struct server *server = writer->conn->reactor->server;
     uint64_t used = used_bytes(totals);
     uint64_t resident = resident_bytes();
+    uint32_t present = pages_present_count(server->payload);
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     number(writer, "used_memory", used);
     human(writer, "used_memory_human", used);
@@ -231,8 +232,8 @@ static void section_memory(struct writer *writer)
     number(writer, "used_memory_dataset", totals->facts.payload_bytes);
     number(writer, "total_system_memory", total);
     human(writer, "total_system_memory_human", total);
-    number(writer, "maxmemory", server->settings.maxmemory);
-    human(writer, "maxmemory_human", server->settings.maxmemory);
+    number(writer, "maxmemory", writer->conn->reactor->settings.maxmemory);
+    human(writer, "maxmemory_human", writer->conn->reactor->settings.maxmemory);
     line(writer, "maxmemory_policy:%s", writer->conn->reactor->settings.maxmemory_policy);
     /* Payload memory is resident from the start, full or not: what rounding and packing cost says
      * more than resident size over used. */
@@ -242,11 +243,14 @@ static void section_memory(struct writer *writer)
              : 1.0);
     line(writer, "mem_allocator:kvasir-pages");
     number(writer, "lazyfree_pending_objects", 0);
-    number(writer, "payload_region_bytes", region_size_bytes(server->payload_region));
+    number(writer, "payload_region_bytes", (uint64_t)present * pages_page_bytes(server->payload));
+    number(writer, "payload_reserved_bytes", region_size_bytes(server->payload_region));
+    number(writer, "payload_unreleased_bytes",
+           (uint64_t)pages_unreleased_count(server->payload) * pages_page_bytes(server->payload));
     number(writer, "payload_live_bytes", totals->facts.payload_bytes);
     number(writer, "payload_taken_bytes", totals->facts.payload_taken_bytes);
     number(writer, "payload_pages", totals->facts.payload_pages);
-    number(writer, "payload_pages_total", pages_count(server->payload));
+    number(writer, "payload_pages_total", present);
     number(writer, "payload_pages_free", pages_free_count(server->payload));
     number(writer, "payload_moved_bytes", totals->facts.moved_bytes);
     number(writer, "payload_drained_pages", totals->facts.drained_pages);

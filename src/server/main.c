@@ -60,7 +60,8 @@ static void log_start(const struct server *server)
     char metadata[32];
     char buffers[32];
     number_format_bytes(total, sizeof(total), settings->maxmemory);
-    number_format_bytes(payload, sizeof(payload), region_size_bytes(server->payload_region));
+    number_format_bytes(payload, sizeof(payload),
+                        (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
     number_format_bytes(metadata, sizeof(metadata), region_size_bytes(server->metadata_region));
     number_format_bytes(buffers, sizeof(buffers),
                         server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk));

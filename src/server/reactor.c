@@ -8,6 +8,7 @@
 #include "server/conn.h"
 #include "server/conn_end.h"
 #include "server/pin_mail.h"
+#include "server/resize.h"
 #include "server/shed.h"
 
 #include <errno.h>
@@ -175,6 +176,7 @@ static void on_tick(void *argument)
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     reactor->ticks++;
     balance_tick(reactor);
+    resize_tick(reactor);
     if (reactor->ticks % CONN_TICKS == 0) {
         tick_conns(reactor);
         if (reactor->spare_descriptor < 0) {

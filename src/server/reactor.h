@@ -109,6 +109,8 @@ struct reactor {
     bool reclaiming;             /* other shards were asked and have not all answered */
     bool balancing;              /* a shard with older values was asked for pages */
     uint64_t balanced_bytes;     /* evicted by the own shard when it was last looked at */
+    bool resizing;               /* all shards were asked for pages that are to go */
+    uint32_t resize_rest_ticks;  /* until the first reactor tries again */
     bool making_room;            /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;

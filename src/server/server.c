@@ -10,6 +10,7 @@
 #include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
+#include "server/resize.h"
 #include "store/value.h"
 
 #include <poll.h>
@@ -27,8 +28,6 @@
 #define BUFFER_BYTES_MIN  (16ULL << 20)
 #define STAGING_DIVISOR   8
 #define STAGING_BYTES_MAX (2ULL << 30)
-/* Tables of payload pages take at most this part of the payload (pages_bookkeeping_bytes). */
-#define PAYLOAD_TABLE_DIVISOR 128
 /* A reactor with fewer batches would serve hardly anybody at a time. */
 #define BATCHES_MIN 16
 /* Descriptors the process needs besides one per client. */
@@ -136,6 +135,19 @@ static bool make_metadata(struct server *server, const struct shares *shares, ch
     return server->metadata != NULL;
 }
 
+/* Address space for CONFIG SET maxmemory to grow into. A region that clients map gets none by itself:
+ * to read where there is nothing yet would make memory. */
+static uint64_t reserve_of_payload(const struct settings *settings, uint64_t size_bytes)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t wanted = settings->maxmemory_reserve;
+    if (wanted == 0 && !offers_shm(settings)) {
+        wanted = machine;
+    }
+    wanted = round_down(wanted, SERVER_PAYLOAD_PAGE_BYTES);
+    return wanted > size_bytes ? wanted : size_bytes;
+}
+
 static bool make_payload(struct server *server, uint64_t size_bytes, char *error,
                          size_t error_capacity)
 {
@@ -143,6 +155,8 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
      * for the kernel's copies of 1 MiB values. Shared only if somebody may map it. */
     struct region_config config = {.name = "kvasir-payload",
                                    .size_bytes = size_bytes,
+                                   .reserve_bytes =
+                                       reserve_of_payload(&server->settings, size_bytes),
                                    .shared = offers_shm(&server->settings),
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate,
@@ -150,8 +164,9 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
     if (region_create(&config, error, error_capacity, &server->payload_region) != KVASIR_OK) {
         return false;
     }
-    server->payload =
-        pages_create(server->payload_region, SERVER_PAYLOAD_PAGE_BYTES, SERVER_PAYLOAD_UNIT_BYTES);
+    server->payload = pages_create_part(server->payload_region, SERVER_PAYLOAD_PAGE_BYTES,
+                                        SERVER_PAYLOAD_UNIT_BYTES,
+                                        (uint32_t)(size_bytes / SERVER_PAYLOAD_PAGE_BYTES));
     (void)snprintf(error, error_capacity, "out of memory for the tables of payload pages");
     return server->payload != NULL;
 }
@@ -160,23 +175,19 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
 static bool make_memory(struct server *server, char *error, size_t error_capacity)
 {
     struct shares shares = divide_memory(&server->settings);
-    uint64_t total = server->settings.maxmemory;
-    uint64_t taken;
+    uint64_t page_count;
     if (!make_metadata(server, &shares, error, error_capacity)) {
         return false;
     }
     divide_buffers(server, shares.buffer_bytes);
     server->staging_bytes_max = shares.staging_bytes / server->reactor_count;
-    taken = shares.metadata_bytes + pages_bookkeeping_bytes(server->metadata) +
-            shares.buffer_bytes + shares.staging_bytes;
-    if (total < taken + 2 * SERVER_PAYLOAD_PAGE_BYTES) {
+    server->fixed_bytes = shares.metadata_bytes + pages_bookkeeping_bytes(server->metadata) +
+                          shares.buffer_bytes + shares.staging_bytes;
+    page_count = resize_page_count(server, server->settings.maxmemory);
+    if (page_count == 0) {
         return no_room(server, &shares, error, error_capacity);
     }
-    return make_payload(
-        server,
-        round_down((total - taken) / PAYLOAD_TABLE_DIVISOR * (PAYLOAD_TABLE_DIVISOR - 1),
-                   SERVER_PAYLOAD_PAGE_BYTES),
-        error, error_capacity);
+    return make_payload(server, page_count * SERVER_PAYLOAD_PAGE_BYTES, error, error_capacity);
 }
 
 /* Descriptors for maxclients: the soft limit is raised as far as the hard one allows. */

@@ -40,6 +40,7 @@ struct server {
     char config_file[256];
     int64_t start_wall_ms;
     int64_t start_mono_us;
+    uint64_t fixed_bytes;       /* of maxmemory: all but payload and its tables */
     uint64_t buffer_chunks_max; /* per reactor */
     uint64_t batches_max;       /* per reactor */
     uint64_t staging_bytes_max; /* per reactor */

@@ -39,7 +39,7 @@ bool upload_wanted(const struct conn *conn)
 static bool admitted(const struct conn *conn)
 {
     const struct server *server = conn->reactor->server;
-    uint64_t payload = region_size_bytes(server->payload_region);
+    uint64_t payload = (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES;
     uint64_t wanted = conn->reader.bulk_bytes;
     uint64_t declared = 0;
     for (uint32_t i = 0; i < server->reactor_count; i++) {

@@ -45,8 +45,6 @@ struct shard *shard_create(const struct shard_config *config)
     shard->start_us = config->now.mono_us;
     shard->tick_us = config->now.mono_us;
     shard->hoard_first = PAGES_NONE;
-    shard->held_bytes_max = (uint64_t)pages_page_bytes(config->payload) *
-                            pages_count(config->payload) / 2 / config->shard_count;
     if (!meta_init(&shard->meta, config->metadata)) {
         goto free_shard;
     }

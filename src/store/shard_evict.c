@@ -111,5 +111,5 @@ enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata)
     const struct pages *pages = metadata ? shard->config.metadata : shard->config.payload;
     uint32_t own_count =
         metadata ? meta_page_count(&shard->meta) : shard_evict_payload_pages(shard);
-    return own_count < pages_count(pages) ? KVASIR_AGAIN : KVASIR_NO_MEMORY;
+    return own_count < pages_present_count(pages) ? KVASIR_AGAIN : KVASIR_NO_MEMORY;
 }

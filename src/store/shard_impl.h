@@ -49,8 +49,7 @@ struct shard {
     uint64_t
         unlinked_count; /* values that ever left the index: tells whether pointers may be stale */
     uint64_t payload_bytes;
-    uint64_t held_bytes; /* of values with holds */
-    uint64_t held_bytes_max;
+    uint64_t held_bytes;  /* of values with holds */
     uint32_t whole_pages; /* payload pages outside runs */
     uint32_t hoard_first; /* free pages kept for a long value that waits, chained; or PAGES_NONE */
     uint32_t hoard_count;

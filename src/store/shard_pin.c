@@ -7,13 +7,21 @@
 #define SHARD_PIN_MS_MAX   (24U * 24 * 3600 * 1000)
 #define SHARD_GRANT_US_MAX ((int64_t)24 * 3600 * 1000000)
 
+/* The shard's share of half the payload memory, as much as there is now. */
+static uint64_t shard_pin_held_bytes_max(const struct shard *shard)
+{
+    const struct pages *pages = shard->config.payload;
+    return (uint64_t)pages_page_bytes(pages) * pages_present_count(pages) / 2 /
+           shard->config.shard_count;
+}
+
 static bool shard_pin_may_hold(const struct shard *shard, const struct value *value)
 {
     if (value->holds > 0) {
         return value->holds < UINT16_MAX;
     }
     return shard->held_bytes == 0 ||
-           value->length_bytes + shard->held_bytes <= shard->held_bytes_max;
+           value->length_bytes + shard->held_bytes <= shard_pin_held_bytes_max(shard);
 }
 
 static void shard_pin_hold(struct shard *shard, struct value *value)

@@ -39,9 +39,10 @@ struct shard_room shard_room_begin(void)
 /* What is leased or hard-pinned cannot make room: then nothing is evicted in vain. */
 static bool shard_room_hopeless(const struct shard *shard, uint64_t length_bytes)
 {
-    uint64_t pool_bytes =
-        (uint64_t)pages_page_bytes(shard->config.payload) * pages_count(shard->config.payload);
-    return length_bytes > pool_bytes - shard->held_bytes;
+    uint64_t pool_bytes = (uint64_t)pages_page_bytes(shard->config.payload) *
+                          pages_present_count(shard->config.payload);
+    /* The pool may have shrunk below what is held. */
+    return pool_bytes < shard->held_bytes || length_bytes > pool_bytes - shard->held_bytes;
 }
 
 void shard_room_release(struct shard *shard)
@@ -146,7 +147,7 @@ void shard_room_tick(struct shard *shard)
     shard_age_sample(shard);
     drain_look_again(shard->payload, SHARD_ROOM_LOOK_AGAIN_MAX);
     if (drain_closed_page(shard->payload) != PAGES_NONE ||
-        (pages_free_count(pages) <= pages_count(pages) / SHARD_ROOM_FREE_DIVISOR &&
+        (pages_free_count(pages) <= pages_present_count(pages) / SHARD_ROOM_FREE_DIVISOR &&
          shard_room_is_sparse(shard))) {
         (void)shard_move_some(shard, SHARD_ROOM_TICK_LEVEL, &copy_bytes);
     }

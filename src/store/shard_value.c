@@ -86,7 +86,7 @@ static bool shard_value_fits(const struct shard *shard, uint64_t length_bytes)
 {
     uint64_t page_bytes = pages_page_bytes(shard->config.payload);
     return length_bytes <= shard->config.value_bytes_max &&
-           length_bytes <= page_bytes * pages_count(shard->config.payload);
+           length_bytes <= page_bytes * pages_present_count(shard->config.payload);
 }
 
 /* True while a try is worth its cost: a long value first needs as many free pages as it fills. */

@@ -114,6 +114,35 @@ static void test_pages_bookkeeping_is_under_one_percent(void **state)
     assert_true(bytes * 100 < (size_t)PAGE_COUNT * PAGE_BYTES);
 }
 
+static void test_pages_retired_are_not_taken_and_come_back(void **state)
+{
+    struct fixture *fixture = *state;
+    uint32_t page = PAGES_NONE;
+    assert_true(pages_take(fixture->pages, &page));
+    memset(pages_address(fixture->pages, page), 1, PAGE_BYTES);
+    pages_give(fixture->pages, page);
+    for (uint32_t i = 0; i < PAGE_COUNT; i++) {
+        assert_int_equal(pages_present_count(fixture->pages), PAGE_COUNT - i);
+        assert_true(pages_retire(fixture->pages));
+    }
+    assert_false(pages_retire(fixture->pages));
+    assert_false(pages_take(fixture->pages, &page));
+    assert_int_equal(pages_count(fixture->pages), PAGE_COUNT);
+    fault_arm("region_fill", 1, 1);
+    assert_false(pages_restore(fixture->pages, true));
+    fault_disarm_all();
+    for (uint32_t i = 0; i < PAGE_COUNT; i++) {
+        assert_true(pages_restore(fixture->pages, i % 2 == 0));
+    }
+    assert_false(pages_restore(fixture->pages, true));
+    assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
+    assert_true(pages_take(fixture->pages, &page));
+    /* The kernel took the memory back, so another comes clean. */
+    assert_int_equal(pages_unreleased_count(fixture->pages), 0);
+    assert_int_equal(*pages_address(fixture->pages, page), 0);
+    pages_give(fixture->pages, page);
+}
+
 static void test_pages_destroy_of_null_is_fine(void **state)
 {
     (void)state;
@@ -173,6 +202,7 @@ int main(void)
         FIXTURE_TEST(test_pages_take_failing_leaves_output_alone),
         FIXTURE_TEST(test_pages_create_without_memory_is_null),
         FIXTURE_TEST(test_pages_are_shared_by_threads),
+        FIXTURE_TEST(test_pages_retired_are_not_taken_and_come_back),
         FIXTURE_TEST(test_pages_bookkeeping_is_under_one_percent),
         cmocka_unit_test(test_pages_destroy_of_null_is_fine),
     };

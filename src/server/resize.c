@@ -1,0 +1,138 @@
+#include "server/resize.h"
+
+#include "base/log.h"
+#include "server/gather.h"
+#include "server/reactor.h"
+
+#include <stdio.h>
+
+/* Tables of payload pages take at most this part of the payload (pages_bookkeeping_bytes). */
+#define RESIZE_TABLE_DIVISOR 128
+#define RESIZE_PAGES_MIN     2
+/* In one tick. Getting a page means that the kernel clears 2 MiB, about half a millisecond. */
+#define RESIZE_GROW_PAGES   2
+#define RESIZE_SHRINK_PAGES 32
+/* Ticks until the reactors are asked again when none could give a page: what is leased takes its time. */
+#define RESIZE_REST_TICKS 10
+
+uint64_t resize_page_count(const struct server *server, uint64_t maxmemory)
+{
+    uint64_t left = maxmemory > server->fixed_bytes ? maxmemory - server->fixed_bytes : 0;
+    return left / RESIZE_TABLE_DIVISOR * (RESIZE_TABLE_DIVISOR - 1) / SERVER_PAYLOAD_PAGE_BYTES;
+}
+
+/* The least maxmemory that gives so many pages. */
+static uint64_t resize_memory(const struct server *server, uint64_t page_count)
+{
+    uint64_t bytes = page_count * SERVER_PAYLOAD_PAGE_BYTES;
+    return server->fixed_bytes + (bytes / (RESIZE_TABLE_DIVISOR - 1) + 1) * RESIZE_TABLE_DIVISOR;
+}
+
+bool resize_is_allowed(const struct server *server, uint64_t maxmemory, char *error,
+                       size_t error_capacity)
+{
+    uint64_t page_count = resize_page_count(server, maxmemory);
+    uint64_t present_count = pages_present_count(server->payload);
+    if (page_count < RESIZE_PAGES_MIN) {
+        (void)snprintf(error, error_capacity,
+                       "maxmemory %llu leaves no room for payload: metadata, buffers and staging "
+                       "areas keep what they got at the start; the least is %llu",
+                       (unsigned long long)maxmemory,
+                       (unsigned long long)resize_memory(server, RESIZE_PAGES_MIN));
+        return false;
+    }
+    if (page_count > pages_count(server->payload)) {
+        (void)snprintf(error, error_capacity,
+                       "maxmemory %llu is more than was reserved at the start: the most is %llu; "
+                       "maxmemory-reserve sets it",
+                       (unsigned long long)maxmemory,
+                       (unsigned long long)resize_memory(server, pages_count(server->payload)));
+        return false;
+    }
+    return page_count <= present_count ||
+           region_may_grow(server->payload_region,
+                           (page_count - present_count) * SERVER_PAYLOAD_PAGE_BYTES, error,
+                           error_capacity);
+}
+
+static bool resize_is_too_big(const struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    return pages_present_count(server->payload) >
+           resize_page_count(server, reactor->settings.maxmemory);
+}
+
+/* Until the pool is small enough, no page is free, or so many went. */
+static int64_t resize_retire(struct reactor *reactor, int64_t page_count)
+{
+    int64_t retired_count = 0;
+    while (retired_count < page_count && resize_is_too_big(reactor) &&
+           pages_retire(reactor->server->payload)) {
+        retired_count++;
+    }
+    return retired_count;
+}
+
+/* What it makes free it gives to the kernel itself, before a writer takes it. */
+static void resize_run(struct reactor *reactor, struct gather *gather, uint32_t index)
+{
+    (void)shard_reclaim(reactor->shard, (uint32_t)gather->number, &reactor->now);
+    gather->answers[index].number = resize_retire(reactor, gather->number);
+}
+
+static void resize_done(struct reactor *reactor, struct gather *gather)
+{
+    int64_t retired_count = 0;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        retired_count += gather->answers[i].number;
+    }
+    reactor->resize_rest_ticks = retired_count > 0 ? 0 : RESIZE_REST_TICKS;
+    gather_destroy(&gather);
+    reactor->resizing = false;
+}
+
+static void resize_ask(struct reactor *reactor)
+{
+    struct gather *gather = gather_create(reactor, resize_run, resize_done);
+    if (gather == NULL) {
+        return; /* the next tick asks again */
+    }
+    gather->number = RESIZE_SHRINK_PAGES / gather->reactor_count + 1;
+    reactor->resizing = true;
+    (void)gather_start(reactor, gather, NULL);
+}
+
+static void resize_grow(struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    uint64_t wanted_count = resize_page_count(server, reactor->settings.maxmemory);
+    for (int i = 0; i < RESIZE_GROW_PAGES; i++) {
+        if (pages_present_count(server->payload) >= wanted_count) {
+            return;
+        }
+        if (!pages_restore(server->payload, reactor->settings.populate)) {
+            log_limited(&reactor->log_limit, LOG_WARN,
+                        "the machine has no memory for maxmemory %llu: payload stays at %u pages",
+                        (unsigned long long)reactor->settings.maxmemory,
+                        pages_present_count(server->payload));
+            reactor->resize_rest_ticks = RESIZE_REST_TICKS;
+            return;
+        }
+    }
+}
+
+void resize_tick(struct reactor *reactor)
+{
+    if (reactor->index != 0 || reactor->resizing || reactor->draining) {
+        return;
+    }
+    if (reactor->resize_rest_ticks > 0) {
+        reactor->resize_rest_ticks--;
+        return;
+    }
+    if (!resize_is_too_big(reactor)) {
+        resize_grow(reactor);
+    } else if (resize_retire(reactor, RESIZE_SHRINK_PAGES) == 0) {
+        resize_ask(reactor);
+    }
+}

@@ -1,0 +1,21 @@
+#pragma once
+/* resize – CONFIG SET maxmemory while the server runs: pages of payload are given back to the kernel or
+ * had from it, step by step, until there are as many as the new limit allows. The first reactor's thread
+ * does it on its ticks and asks the others by mail to make room. Owns nothing. */
+
+#include "base/compiler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reactor;
+struct server;
+
+/* Pages of payload under such a maxmemory: what the fixed shares leave, less the tables of the pages. */
+uint64_t resize_page_count(const struct server *server, uint64_t maxmemory);
+/* False: error says why maxmemory cannot become this, and what it can be. */
+ATTR_MUST_USE bool resize_is_allowed(const struct server *server, uint64_t maxmemory, char *error,
+                                     size_t error_capacity);
+/* A few pages at most. */
+void resize_tick(struct reactor *reactor);
