@@ -176,9 +176,7 @@ def main():
                 counts["ok"] += 1
                 if options.try_left_out and name in own:
                     print(f"passes though left out: {unit} | {name}")
-            elif outcome == "skip":
-                counts["skip"] += 1
-            elif options.try_left_out and name in own:
+            elif outcome == "skip" or (options.try_left_out and name in own):
                 counts["skip"] += 1
             elif outcome in ("err", "exception", "timeout"):
                 counts["bad"] += 1
