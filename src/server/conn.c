@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "server/conn_end.h"
+#include "server/output_limit.h"
 #include "server/reply.h"
 #include "server/serve.h"
 #include "server/shm.h"
@@ -361,15 +362,30 @@ void conn_batch_done(struct conn *conn)
 
 /* ---- time ---- */
 
-void conn_tick(struct conn *conn)
+static bool has_too_much_output(struct conn *conn, const struct output_limits *limits)
+{
+    const struct output_limit *limit = &limits->classes[OUTPUT_CLASS_NORMAL];
+    if (!output_limit_is_passed(limit, conn->output.pending_bytes, conn->reactor->now.mono_us,
+                                &conn->soft_limit_us)) {
+        return false;
+    }
+    log_limited(&conn->reactor->log_limit, LOG_WARN,
+                "connection %llu closed: %llu bytes wait for its client, which is more than "
+                "client-output-buffer-limit allows",
+                (unsigned long long)conn->id, (unsigned long long)conn->output.pending_bytes);
+    return true;
+}
+
+void conn_tick(struct conn *conn, const struct output_limits *limits)
 {
     const struct settings *settings = &conn->reactor->settings;
     int64_t now_us = conn->reactor->now.mono_us;
     int64_t quiet_ms = (now_us - conn->active_us) / 1000;
     bool uploading = conn->upload.state == UPLOAD_RECEIVING ||
                      conn->upload.state == UPLOAD_DISCARDING || conn->upload.state == UPLOAD_READY;
-    if (conn->blocked_us != 0 &&
-        (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) {
+    if ((conn->blocked_us != 0 &&
+         (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) ||
+        has_too_much_output(conn, limits)) {
         metric_add(&conn->reactor->metrics.output_limit_closed, 1);
         conn_kill(conn);
     } else if (upload_is_too_slow(conn) ||

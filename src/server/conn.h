@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct output_limits;
 struct staging;
 
 #define CONN_MAGIC       0x434f4e4eU
@@ -74,8 +75,9 @@ struct conn {
     uint32_t budget_bytes; /* left of this turn */
 
     int64_t created_us;
-    int64_t active_us;  /* last byte read or sent */
-    int64_t blocked_us; /* since when output stands still; 0: it does not */
+    int64_t active_us;     /* last byte read or sent */
+    int64_t blocked_us;    /* since when output stands still; 0: it does not */
+    int64_t soft_limit_us; /* since when more than the soft limit waits; 0: it does not */
     uint64_t bytes_in, bytes_out, commands;
     const struct command *last_command; /* NULL: none yet */
     char peer[LISTENER_ADDRESS_BYTES];
@@ -98,8 +100,8 @@ void conn_close_soon(struct conn *conn);
 void conn_kill(struct conn *conn);
 /* Frees what died. */
 void conn_bury(struct reactor *reactor);
-/* Periodic checks: idle, stuck output, stuck upload. */
-void conn_tick(struct conn *conn);
+/* Periodic checks: idle, stuck or too much output, stuck upload. */
+void conn_tick(struct conn *conn, const struct output_limits *limits);
 /* A handler's plan has more to do, in the next turn: the round is not done before. */
 void conn_yield(struct conn *conn);
 /* Whether the rings have requests, or room for replies: the connection then runs in this turn. */

@@ -7,6 +7,7 @@
 #include "server/batch.h"
 #include "server/conn.h"
 #include "server/conn_end.h"
+#include "server/output_limit.h"
 #include "server/pin_mail.h"
 #include "server/resize.h"
 #include "server/shed.h"
@@ -152,8 +153,10 @@ void reactor_reset_metrics(struct reactor *reactor)
 
 static void tick_conns(struct reactor *reactor)
 {
+    struct output_limits limits = {0};
+    check(output_limits_parse(&limits, slice_of_text(reactor->settings.output_limits)));
     list_foreach_safe (cursor, after, &reactor->conns) {
-        conn_tick(list_entry(cursor, struct conn, link));
+        conn_tick(list_entry(cursor, struct conn, link), &limits);
     }
 }
 

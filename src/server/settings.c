@@ -1,6 +1,7 @@
 #include "server/settings.h"
 
 #include "base/number.h"
+#include "server/output_limit.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@ enum kind {
     KIND_BYTES,
     KIND_SWITCH,
     KIND_TEXT,
-    KIND_CHOICE
+    KIND_CHOICE,
+    KIND_LIMITS
 };
 enum changes {
     START,
@@ -48,12 +50,15 @@ static const struct row ROWS[] = {
     {KIND_TEXT, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #define CHOICE(field, name, initial, words, changes, help) \
     {KIND_CHOICE, name, offsetof(struct settings, field), initial, 0, 0, words, changes, help},
+#define LIMITS(field, name, initial, changes, help) \
+    {KIND_LIMITS, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
 #undef SWITCH
 #undef TEXT
 #undef CHOICE
+#undef LIMITS
 };
 
 static const struct row *row_find(struct slice name)
@@ -118,6 +123,19 @@ static bool set_text(struct settings *settings, const struct row *row, struct sl
     return true;
 }
 
+/* What the text does not name stays as it is. */
+static bool set_limits(struct settings *settings, const struct row *row, struct slice value)
+{
+    char *field = field_of(settings, row);
+    struct output_limits limits = {0};
+    if (!output_limits_parse(&limits, slice_of_text(field)) ||
+        !output_limits_parse(&limits, value)) {
+        return false;
+    }
+    output_limits_format(&limits, field, SETTINGS_TEXT_BYTES);
+    return true;
+}
+
 static bool set_field(struct settings *settings, const struct row *row, struct slice value)
 {
     switch (row->kind) {
@@ -135,6 +153,8 @@ static bool set_field(struct settings *settings, const struct row *row, struct s
     case KIND_TEXT:
     case KIND_CHOICE:
         return set_text(settings, row, value);
+    case KIND_LIMITS:
+        return set_limits(settings, row, value);
     }
     return false;
 }
@@ -163,6 +183,11 @@ static void allowed_text(const struct row *row, char *text, size_t capacity)
         return;
     case KIND_CHOICE:
         (void)snprintf(text, capacity, "one of %s", row->words);
+        return;
+    case KIND_LIMITS:
+        (void)snprintf(text, capacity,
+                       "classes (normal, slave, pubsub) with hard limit, soft limit and seconds, "
+                       "such as normal 64mb 16mb 60");
         return;
     }
 }
@@ -230,6 +255,7 @@ void settings_value(const struct settings *settings, unsigned index, char *value
         return;
     case KIND_TEXT:
     case KIND_CHOICE:
+    case KIND_LIMITS:
         memcpy(value, field, SETTINGS_TEXT_BYTES);
         return;
     }

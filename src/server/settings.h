@@ -18,12 +18,14 @@ struct settings {
 #define SWITCH(field, name, initial, changes, help)                   bool field;
 #define TEXT(field, name, initial, changes, help)                     char field[SETTINGS_TEXT_BYTES];
 #define CHOICE(field, name, initial, words, changes, help)            char field[SETTINGS_TEXT_BYTES];
+#define LIMITS(field, name, initial, changes, help)                   char field[SETTINGS_TEXT_BYTES];
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
 #undef SWITCH
 #undef TEXT
 #undef CHOICE
+#undef LIMITS
 };
 
 void settings_init(struct settings *settings);

@@ -215,6 +215,30 @@ def test_slow_reader_gets_everything(start):
         writer.join(10)
 
 
+@pytest.mark.parametrize("limit", ["normal 2mb 0 0", "normal 0 1mb 1"])
+def test_slow_reader_is_cut_by_the_limit_of_its_class_and_evicts_nothing(start, limit):
+    server = start(client_output_buffer_limit="normal 0 0 0")
+    payload = random.Random(3).randbytes(16 * MIB)
+    with server.connect() as connection:
+        connection("SET", "long", payload)
+        assert connection("CONFIG", "SET", "client-output-buffer-limit", limit) == "OK"
+        _, value = connection("CONFIG", "GET", "client-output-buffer-limit")
+        assert value.startswith(b"normal ") and b" pubsub 33554432 8388608 60" in value
+        error = connection.error("CONFIG", "SET", "client-output-buffer-limit", "normal 1mb")
+        assert "client-output-buffer-limit" in error and "normal 64mb 16mb 60" in error
+        with server.connect(receive_buffer=8192) as reader:
+            reader.send(resp.encode("GET", "long"))
+            kvserver.wait_until(
+                lambda: server.info()["evicted_clients"] == 1,
+                "the slow reader to be cut",
+            )
+        assert connection("GET", "key") is None
+        assert connection("EXISTS", "long") == 1
+    info = server.info()
+    assert info["evicted_keys"] == 0
+    kvserver.wait_until(server.nothing_held, "its pins to come back")
+
+
 def test_small_replies_to_one_who_does_not_read(start):
     """A million replies are not kept: the server stops reading the requests."""
     server = start(reactors=2)
