@@ -5,6 +5,7 @@
 #include "base/stack.h"
 #include "mem/pages_impl.h"
 #include "mem/poison.h"
+#include "mem/table.h"
 
 #include <stdlib.h>
 
@@ -16,6 +17,11 @@ static bool pages_power_of_two(uint32_t number)
 static uint32_t pages_shift_of(uint32_t power_of_two)
 {
     return (uint32_t)__builtin_ctz(power_of_two);
+}
+
+static size_t pages_granules_bytes(const struct pages *pages)
+{
+    return (size_t)pages->count * pages->granules_per_page * sizeof(*pages->granules);
 }
 
 struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t unit_bytes)
@@ -51,8 +57,8 @@ struct pages *pages_create_part(struct region *region, uint32_t page_bytes, uint
         .granules_shift = pages_shift_of(granules_per_page),
     };
     pages->pages = calloc(count, sizeof(*pages->pages));
-    /* Large, so calloc maps it and each part is first touched when its page is first cut. */
-    pages->granules = calloc(count * granules_per_page, sizeof(*pages->granules));
+    /* Each part is first touched when its page is first cut. */
+    pages->granules = table_create(pages_granules_bytes(pages));
     pages->free_pages = stack_create(pages->count);
     pages->absent = stack_create(pages->count);
     pages->unreleased = stack_create(pages->count);
@@ -81,7 +87,8 @@ void pages_destroy(struct pages **pages_p)
     stack_destroy(&pages->free_pages);
     stack_destroy(&pages->absent);
     stack_destroy(&pages->unreleased);
-    free(pages->granules);
+    void *granules = pages->granules;
+    table_destroy(&granules, pages_granules_bytes(pages));
     free(pages->pages);
     free(pages);
 }
@@ -177,6 +184,12 @@ uint32_t pages_present_count(const struct pages *pages)
 uint32_t pages_unreleased_count(const struct pages *pages)
 {
     return stack_count(pages->unreleased);
+}
+
+bool pages_can_release(const struct pages *pages)
+{
+    return region_descriptor(pages->region) < 0 &&
+           region_page_kind(pages->region) != REGION_PAGES_HUGE;
 }
 
 uint32_t pages_free_count(const struct pages *pages)

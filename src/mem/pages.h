@@ -56,6 +56,8 @@ uint32_t pages_unit_bytes(const struct pages *pages);
 uint32_t pages_count(const struct pages *pages);
 /* Those that are not retired: as many as can be taken at all. */
 uint32_t pages_present_count(const struct pages *pages);
+/* Whether the memory of retired pages goes back to the kernel. */
+bool pages_can_release(const struct pages *pages);
 /* Retired pages whose memory the kernel did not take back. */
 uint32_t pages_unreleased_count(const struct pages *pages);
 /* Free now; exact only while nobody takes or gives. */

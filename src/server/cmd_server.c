@@ -63,7 +63,8 @@ void cmd_server_reply_memory_stats(struct conn *conn, struct request *request)
     reply_text(conn, "payload.pages.free");
     reply_integer(conn, pages_free_count(server->payload));
     reply_text(conn, "metadata.region");
-    reply_integer(conn, (int64_t)region_size_bytes(server->metadata_region));
+    reply_integer(conn,
+                  (int64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
 }
 
 void cmd_server_reply_memory_doctor(struct conn *conn, struct request *request)

@@ -256,7 +256,8 @@ static void section_memory(struct writer *writer)
     number(writer, "payload_drained_pages", totals->facts.drained_pages);
     number(writer, "payload_evicted_bytes", totals->facts.evicted_bytes);
     number(writer, "metadata_bytes", totals->facts.metadata_bytes);
-    number(writer, "metadata_region_bytes", region_size_bytes(server->metadata_region));
+    number(writer, "metadata_region_bytes",
+           (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
     number(writer, "buffer_bytes", COUNTED(totals, chunks_taken) * sizeof(struct chunk));
     number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
 }

@@ -62,7 +62,9 @@ static void log_start(const struct server *server)
     number_format_bytes(total, sizeof(total), settings->maxmemory);
     number_format_bytes(payload, sizeof(payload),
                         (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
-    number_format_bytes(metadata, sizeof(metadata), region_size_bytes(server->metadata_region));
+    number_format_bytes(metadata, sizeof(metadata),
+                        (uint64_t)pages_present_count(server->metadata) *
+                            SERVER_METADATA_PAGE_BYTES);
     number_format_bytes(buffers, sizeof(buffers),
                         server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk));
     log_info("kvasir-server %s, process %d, run id %s", SERVER_VERSION, (int)getpid(),

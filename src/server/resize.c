@@ -9,22 +9,43 @@
 /* Tables of payload pages take at most this part of the payload (pages_bookkeeping_bytes). */
 #define RESIZE_TABLE_DIVISOR 128
 #define RESIZE_PAGES_MIN     2
+/* A page of payload is worth so many of metadata, with the tables of those (PAGES_GRANULE_UNITS). */
+#define RESIZE_TRADE_PAGES 7
+/* Traded in one tick: metadata for 200,000 more values a second. */
+#define RESIZE_TRADES 2
+/* Metadata is short when less than this part of it is free, and has more than it needs when more than
+ * the other part is. */
+#define RESIZE_METADATA_SHORT_DIVISOR 8
+#define RESIZE_METADATA_AMPLE_DIVISOR 2
 /* In one tick. Getting a page means that the kernel clears 2 MiB, about half a millisecond. */
 #define RESIZE_GROW_PAGES   2
 #define RESIZE_SHRINK_PAGES 32
 /* Ticks until the reactors are asked again when none could give a page: what is leased takes its time. */
 #define RESIZE_REST_TICKS 10
 
-uint64_t resize_page_count(const struct server *server, uint64_t maxmemory)
+/* Pages of payload that were given up for metadata. */
+static uint64_t resize_traded_count(const struct server *server)
+{
+    return (pages_present_count(server->metadata) - server->metadata_pages) / RESIZE_TRADE_PAGES;
+}
+
+static uint64_t resize_all_pages(const struct server *server, uint64_t maxmemory)
 {
     uint64_t left = maxmemory > server->fixed_bytes ? maxmemory - server->fixed_bytes : 0;
     return left / RESIZE_TABLE_DIVISOR * (RESIZE_TABLE_DIVISOR - 1) / SERVER_PAYLOAD_PAGE_BYTES;
 }
 
+uint64_t resize_page_count(const struct server *server, uint64_t maxmemory)
+{
+    uint64_t page_count = resize_all_pages(server, maxmemory);
+    uint64_t traded_count = resize_traded_count(server);
+    return page_count > traded_count ? page_count - traded_count : 0;
+}
+
 /* The least maxmemory that gives so many pages. */
 static uint64_t resize_memory(const struct server *server, uint64_t page_count)
 {
-    uint64_t bytes = page_count * SERVER_PAYLOAD_PAGE_BYTES;
+    uint64_t bytes = (page_count + resize_traded_count(server)) * SERVER_PAYLOAD_PAGE_BYTES;
     return server->fixed_bytes + (bytes / (RESIZE_TABLE_DIVISOR - 1) + 1) * RESIZE_TABLE_DIVISOR;
 }
 
@@ -121,11 +142,63 @@ static void resize_grow(struct reactor *reactor)
     }
 }
 
+/* True when a free page of payload became metadata. */
+static bool resize_trade_for_metadata(const struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    uint32_t present_count = pages_present_count(server->metadata);
+    if (pages_free_count(server->metadata) >= present_count / RESIZE_METADATA_SHORT_DIVISOR ||
+        pages_count(server->metadata) - present_count < RESIZE_TRADE_PAGES ||
+        !pages_retire(server->payload)) {
+        return false;
+    }
+    for (int i = 0; i < RESIZE_TRADE_PAGES; i++) {
+        if (!pages_restore(server->metadata, reactor->settings.populate)) {
+            return false; /* the machine has no memory; what was had is less than what was given */
+        }
+    }
+    return true;
+}
+
+/* True when metadata that is not needed any more became payload again: payload then is below what
+ * maxmemory allows, and grows. */
+static bool resize_trade_for_payload(const struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    uint32_t present_count = pages_present_count(server->metadata);
+    if (present_count < server->metadata_pages + RESIZE_TRADE_PAGES ||
+        pages_free_count(server->payload) > 0 ||
+        pages_free_count(server->metadata) < present_count / RESIZE_METADATA_AMPLE_DIVISOR) {
+        return false;
+    }
+    for (int i = 0; i < RESIZE_TRADE_PAGES; i++) {
+        if (!pages_retire(server->metadata)) {
+            return false; /* another reactor was quicker; the next tick goes on */
+        }
+    }
+    return true;
+}
+
+/* Small values fill their metadata first, long ones the payload: what one has free the other gets. */
+static void resize_trade(const struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    if (!pages_can_release(server->payload) || !pages_can_release(server->metadata)) {
+        return;
+    }
+    for (int i = 0; i < RESIZE_TRADES; i++) {
+        if (!resize_trade_for_metadata(reactor) && !resize_trade_for_payload(reactor)) {
+            return;
+        }
+    }
+}
+
 void resize_tick(struct reactor *reactor)
 {
     if (reactor->index != 0 || reactor->resizing || reactor->draining) {
         return;
     }
+    resize_trade(reactor);
     if (reactor->resize_rest_ticks > 0) {
         reactor->resize_rest_ticks--;
         return;

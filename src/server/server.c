@@ -120,17 +120,28 @@ static void divide_buffers(struct server *server, uint64_t buffer_bytes)
     server->buffer_chunks_max = each / 4 * 3 / sizeof(struct chunk);
 }
 
+/* What small values may make of their share: half of all memory, unless a size was chosen. */
+static uint64_t reserve_of_metadata(const struct settings *settings)
+{
+    uint64_t most = settings->metadata_memory != 0 ? 0 : settings->maxmemory / 2;
+    most = most < VALUE_MEMORY_BYTES_MAX ? most : VALUE_MEMORY_BYTES_MAX;
+    return round_down(most, SERVER_PAYLOAD_PAGE_BYTES);
+}
+
 static bool make_metadata(struct server *server, const struct shares *shares, char *error,
                           size_t error_capacity)
 {
     struct region_config config = {.name = "kvasir-metadata",
                                    .size_bytes = shares->metadata_bytes,
-                                   .huge_try = server->settings.huge_pages};
+                                   .reserve_bytes = reserve_of_metadata(&server->settings),
+                                   .huge_try = server->settings.huge_pages,
+                                   .populate = server->settings.populate};
     if (region_create(&config, error, error_capacity, &server->metadata_region) != KVASIR_OK) {
         return false;
     }
-    server->metadata = pages_create(server->metadata_region, SERVER_METADATA_PAGE_BYTES,
-                                    SERVER_METADATA_UNIT_BYTES);
+    server->metadata_pages = (uint32_t)(shares->metadata_bytes / SERVER_METADATA_PAGE_BYTES);
+    server->metadata = pages_create_part(server->metadata_region, SERVER_METADATA_PAGE_BYTES,
+                                         SERVER_METADATA_UNIT_BYTES, server->metadata_pages);
     (void)snprintf(error, error_capacity, "out of memory for the tables of metadata pages");
     return server->metadata != NULL;
 }

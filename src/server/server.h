@@ -40,7 +40,8 @@ struct server {
     char config_file[256];
     int64_t start_wall_ms;
     int64_t start_mono_us;
-    uint64_t fixed_bytes;       /* of maxmemory: all but payload and its tables */
+    uint64_t fixed_bytes;       /* of maxmemory at the start: all but payload and its tables */
+    uint32_t metadata_pages;    /* at the start */
     uint64_t buffer_chunks_max; /* per reactor */
     uint64_t batches_max;       /* per reactor */
     uint64_t staging_bytes_max; /* per reactor */

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/fault.h"
+#include "mem/table.h"
 
 #include <sys/mman.h>
 
@@ -15,11 +16,8 @@ bool index_init(struct index *index, const void *base, uint64_t values_max)
     /* Whole pieces, so that giving one back stays within the area. */
     uint64_t piece_buckets = INDEX_RELEASE_BYTES / sizeof(uint32_t);
     uint64_t bucket_max = (values_max / piece_buckets + 1) * piece_buckets;
-    void *area = fault_hit("store.index")
-                     ? MAP_FAILED
-                     : mmap(NULL, bucket_max * sizeof(uint32_t), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (area == MAP_FAILED) {
+    void *area = fault_hit("store.index") ? NULL : table_create(bucket_max * sizeof(uint32_t));
+    if (area == NULL) {
         return false;
     }
     *index = (struct index){
@@ -34,10 +32,9 @@ bool index_init(struct index *index, const void *base, uint64_t values_max)
 
 void index_fini(struct index *index)
 {
-    if (index->buckets != NULL) {
-        check(munmap(index->buckets, index->bucket_max * sizeof(uint32_t)) == 0);
-        index->buckets = NULL;
-    }
+    void *area = index->buckets;
+    table_destroy(&area, index->bucket_max * sizeof(uint32_t));
+    index->buckets = NULL;
 }
 
 /* The shard was chosen by this hash, too, so all hashes here may agree in their low or high bits:

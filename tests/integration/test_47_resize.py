@@ -125,3 +125,38 @@ def test_leased_values_outlive_a_lowered_maxmemory(start):
         )
         assert writer("SET", "after", value) == "OK"
         assert writer("GET", "after") == value
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_metadata_follows_demand_and_comes_back(start, reactors):
+    server = start(reactors=reactors, maxmemory="256mb", buffer_memory="16mb", unixsocket="")
+    first = server.info()
+    value = os.urandom(MIB)
+    with server.connect() as connection:
+        # More small values than the sixteenth for metadata has room for.
+        wanted = 2 * first["metadata_region_bytes"] // 128
+        number = 0
+        while number < wanted:
+            connection.pipeline(
+                [("SET", f"key:{i:09d}", b"x" * 50) for i in range(number, number + 1000)]
+            )
+            number += 1000
+        info = server.info()
+        assert info["evicted_keys"] < wanted // 10, info["evicted_keys"]
+        assert info["metadata_region_bytes"] > 1.5 * first["metadata_region_bytes"]
+        assert info["payload_region_bytes"] < first["payload_region_bytes"]
+        assert info["metadata_region_bytes"] + info["payload_region_bytes"] <= (
+            first["metadata_region_bytes"] + first["payload_region_bytes"]
+        )
+        # Long values take over again.
+        assert connection("FLUSHALL") == "OK"
+
+        def payload_is_back():
+            for i in range(300):
+                assert connection("SET", f"long:{i}", value) == "OK"
+            info = server.info()
+            return info["payload_region_bytes"] >= first["payload_region_bytes"] - 4 * MIB
+
+        kvserver.wait_until(payload_is_back, "payload to have its memory back", 60)
+    assert server.info()["denied_no_memory"] == 0
