@@ -18,7 +18,7 @@ DEF = ROOT / "src/proto/commands.def"
 INDEX = ROOT / "src/proto/command_index.h"
 COMPAT = ROOT / "redis-compat.md"
 
-INDEX_BITS = 10
+INDEX_BITS = 12
 INDEX_NONE = 255
 SEEDS_MAX = 1_000_000
 FNV_PRIME = 16777619
@@ -26,6 +26,7 @@ FNV_PRIME = 16777619
 GROUPS = {
     "connection": "Connection",
     "string": "Strings",
+    "bitmap": "Bits",
     "generic": "Keys",
     "server": "Server",
     "kvcache": "KV cache (extensions)",
@@ -35,7 +36,7 @@ GROUPS = {
 ABSENT = [
     (
         "Keys",
-        "COPY, RENAME, RENAMENX, MOVE, SWAPDB, DUMP, RESTORE, MIGRATE, SORT, SORT_RO",
+        "SWAPDB, DUMP, RESTORE, MIGRATE, SORT, SORT_RO",
         "read the value and store it under the other name; a block's name is its hash",
     ),
     (
@@ -52,11 +53,6 @@ ABSENT = [
         "Strings",
         "LCS",
         "compare in the client",
-    ),
-    (
-        "Strings",
-        "SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD, BITFIELD_RO",
-        "GETRANGE and SETRANGE",
     ),
     (
         "Lists",
@@ -286,7 +282,7 @@ def make_index(rows: list[Row]) -> str:
         "/* clang-format off */",
         "static const uint8_t COMMAND_INDEX[1 << COMMAND_INDEX_BITS] = {",
     ]
-    lines += ["    " + ", ".join(table[at : at + 16]) + "," for at in range(0, len(table), 16)]
+    lines += ["    " + ", ".join(table[at : at + 19]) + "," for at in range(0, len(table), 19)]
     lines += ["};", "/* clang-format on */", ""]
     return "\n".join(lines)
 

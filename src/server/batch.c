@@ -117,6 +117,7 @@ void batch_begin_round(struct batch *batch)
     batch->shards = 0;
     batch->op_count = 0;
     batch->stat_count = 0;
+    batch->field_count = 0;
 }
 
 struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op_kind kind,
@@ -150,14 +151,21 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
     return &added->op;
 }
 
-struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
-                        struct slice key)
+struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op_kind kind,
+                           struct slice key, uint8_t database)
 {
     struct op *op =
         batch_add_op_at(batch, request, kind, reactor_of_key(batch->conn->reactor, key));
     op->key = key;
-    op->hash = op_hash(op->database, key);
+    op->database = database;
+    op->hash = op_hash(database, key);
     return op;
+}
+
+struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
+                        struct slice key)
+{
+    return batch_add_op_in(batch, request, kind, key, batch->conn->database);
 }
 
 void batch_drop_results(struct reactor *reactor, struct batch *batch)

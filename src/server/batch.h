@@ -15,6 +15,7 @@
 
 struct conn;
 struct gather;
+struct kept;
 struct reactor;
 
 #define BATCH_MAGIC        0x42415443U
@@ -55,6 +56,7 @@ struct request {
     int64_t number;
     uint32_t flags;
     struct gather *gather; /* owned while it waits for other reactors */
+    struct kept *kept;     /* owned: what it needs in the next round; NULL: nothing */
 };
 
 struct batch_op {
@@ -87,13 +89,15 @@ struct batch {
     uint32_t arg_count;
     uint32_t waiting; /* parts and gathers still out */
     uint32_t stat_count;
+    uint32_t field_count;
     uint64_t shards; /* bit per part that has ops in this round */
     bool for_upload; /* the ops are the upload's own: no request is to be answered */
     struct request requests[BATCH_REQUESTS_MAX];
     struct slice args[BATCH_ARGS_MAX];
     struct batch_op ops[BATCH_OPS_MAX];
-    struct op_stat stats[BATCH_REQUESTS_MAX]; /* where ops that stat leave what they found */
-    struct batch_part parts[];                /* one per shard */
+    struct op_stat stats[BATCH_REQUESTS_MAX];   /* where ops that stat leave what they found */
+    struct op_field fields[BATCH_REQUESTS_MAX]; /* for requests of one field */
+    struct batch_part parts[];                  /* one per shard */
 };
 
 /* A free batch, or NULL: the connection is queued and called when one is. */
@@ -116,6 +120,9 @@ void batch_drop_results(struct reactor *reactor, struct batch *batch);
 /* Adds an op for the key to request's ops (which are the batch's last). There must be room. */
 struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
                         struct slice key);
+/* The same in another database than the connection's. */
+struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op_kind kind,
+                           struct slice key, uint8_t database);
 /* The same for a shard that is known otherwise (grants). */
 struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op_kind kind,
                            uint32_t shard);

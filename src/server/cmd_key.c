@@ -110,7 +110,10 @@ static bool parse_rule(struct request *request, uint8_t *rule)
             return false;
         }
         seen[found] = true;
-        *rule = found;
+        *rule = *rule == OP_EXPIRE_ALWAYS || *rule == OP_EXPIRE_XX ? found : *rule;
+    }
+    if (seen[OP_EXPIRE_XX] && seen[OP_EXPIRE_LT]) {
+        *rule = OP_EXPIRE_XX_LT;
     }
     if (seen[OP_EXPIRE_NX] && (seen[OP_EXPIRE_XX] || seen[OP_EXPIRE_GT] || seen[OP_EXPIRE_LT])) {
         request_refuse(request,

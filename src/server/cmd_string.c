@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ERROR_OOM      "OOM command not allowed when used memory > 'maxmemory'."
-#define ERROR_TOO_LONG "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+#define ERROR_OOM "OOM command not allowed when used memory > 'maxmemory'."
 
 /* request->flags of this file. */
 #define FLAG_RETURN_OLD 1U

@@ -13,6 +13,8 @@ handler_reply_fn cmd_string_reply_get, cmd_string_reply_set, cmd_string_reply_se
     cmd_string_reply_mget, cmd_string_reply_mset, cmd_string_reply_getrange, cmd_string_reply_edit,
     cmd_string_reply_strlen, cmd_string_reply_incrbyfloat;
 
+#define ERROR_TOO_LONG "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+
 /* Plans the put of args[value_index], from the buffer or as it was uploaded; NULL: it could not be
  * uploaded, and the request is refused with the reason. Shared with KV.SET. */
 struct op *cmd_string_add_put(struct conn *conn, struct request *request, uint32_t value_index);

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "server/gather.h"
+#include "server/kept.h"
 #include "server/shm.h"
 
 #include <stdlib.h>
@@ -90,6 +91,7 @@ void conn_bury(struct reactor *reactor)
             batch_drop_results(reactor, conn->batch);
             for (uint32_t i = 0; i < conn->batch->request_count; i++) {
                 gather_destroy(&conn->batch->requests[i].gather);
+                kept_destroy(reactor, &conn->batch->requests[i].kept);
             }
             batch_give(reactor, &conn->batch);
         }

@@ -1,9 +1,11 @@
 #include "server/handlers.h"
 
 #include "base/check.h"
+#include "server/cmd_bit.h"
 #include "server/cmd_client.h"
 #include "server/cmd_command.h"
 #include "server/cmd_connection.h"
+#include "server/cmd_copy.h"
 #include "server/cmd_key.h"
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
@@ -50,6 +52,13 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_INCRBY] = {cmd_string_plan_incrby, cmd_string_reply_edit, 0},
     [COMMAND_DECRBY] = {cmd_string_plan_decrby, cmd_string_reply_edit, 0},
     [COMMAND_INCRBYFLOAT] = {cmd_string_plan_incrbyfloat, cmd_string_reply_incrbyfloat, 0},
+    [COMMAND_SETBIT] = {cmd_bit_plan_setbit, cmd_bit_reply_bit, 0},
+    [COMMAND_GETBIT] = {cmd_bit_plan_getbit, cmd_bit_reply_bit, 0},
+    [COMMAND_BITCOUNT] = {cmd_bit_plan_bitcount, cmd_bit_reply_bitcount, 0},
+    [COMMAND_BITPOS] = {cmd_bit_plan_bitpos, cmd_bit_reply_bitpos, 0},
+    [COMMAND_BITOP] = {cmd_bit_plan_bitop, cmd_bit_reply_bitop, 0},
+    [COMMAND_BITFIELD] = {cmd_bit_plan_bitfield, cmd_bit_reply_bitfield, 0},
+    [COMMAND_BITFIELD_RO] = {cmd_bit_plan_bitfield_ro, cmd_bit_reply_bitfield, 0},
     [COMMAND_EXISTS] = {cmd_key_plan_exists, cmd_key_reply_count, 0},
     [COMMAND_DEL] = {cmd_key_plan_del, cmd_key_reply_count, 0},
     [COMMAND_UNLINK] = {cmd_key_plan_del, cmd_key_reply_count, 0},
@@ -64,6 +73,10 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_EXPIRETIME] = {cmd_key_plan_look, cmd_key_reply_expiretime, 0},
     [COMMAND_PEXPIRETIME] = {cmd_key_plan_look, cmd_key_reply_pexpiretime, 0},
     [COMMAND_PERSIST] = {cmd_key_plan_persist, cmd_key_reply_done, 0},
+    [COMMAND_RENAME] = {cmd_copy_plan_rename, cmd_copy_reply, 0},
+    [COMMAND_RENAMENX] = {cmd_copy_plan_renamenx, cmd_copy_reply, 0},
+    [COMMAND_COPY] = {cmd_copy_plan_copy, cmd_copy_reply, 0},
+    [COMMAND_MOVE] = {cmd_copy_plan_move, cmd_copy_reply, 0},
     [COMMAND_RANDOMKEY] = {cmd_keyspace_plan_randomkey, cmd_keyspace_reply_randomkey, 0},
     [COMMAND_SCAN] = {cmd_keyspace_plan_scan, cmd_keyspace_reply_scan, 0},
     [COMMAND_KEYS] = {cmd_keyspace_plan_keys, cmd_keyspace_reply_keys, 0},

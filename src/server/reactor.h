@@ -117,6 +117,7 @@ struct reactor {
     struct log_limit log_limit;
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */
     uint64_t leased_bytes; /* by the answers of this turn */
+    size_t kept_bytes;     /* memory that requests keep from round to round */
     bool draining;
     bool drained; /* said so to main */
     bool closing_all;

@@ -2,7 +2,9 @@
 
 #include "base/check.h"
 #include "server/conn.h"
+#include "server/gather.h"
 #include "server/handlers.h"
+#include "server/kept.h"
 #include "server/refuse.h"
 #include "server/reply.h"
 
@@ -190,10 +192,23 @@ static void answer(struct conn *conn, struct request *request)
         conn->skip_armed = false;
     }
     if (!request->more) {
+        if (UNLIKELY(request->kept != NULL)) {
+            kept_destroy(reactor, &request->kept);
+        }
         conn->commands++;
         conn->last_command = request->command;
         metric_add(&reactor->metrics.commands, 1);
     }
+}
+
+/* QUIT: nobody waits for the rest. */
+static void drop_unanswered(struct reactor *reactor, struct batch *batch)
+{
+    for (uint32_t i = batch->request_first; i < batch->request_count; i++) {
+        gather_destroy(&batch->requests[i].gather);
+        kept_destroy(reactor, &batch->requests[i].kept);
+    }
+    batch->request_first = batch->request_count;
 }
 
 /* Answers what was planned; the batch's next round begins behind it. */
@@ -202,7 +217,7 @@ static void answer_planned(struct conn *conn, struct batch *batch)
     while (batch->request_first < batch->request_planned) {
         struct request *request = &batch->requests[batch->request_first];
         if (conn->closing) {
-            batch->request_first = batch->request_count; /* QUIT: nobody waits for the rest */
+            drop_unanswered(conn->reactor, batch);
             break;
         }
         answer(conn, request);

@@ -34,12 +34,17 @@ enum op_kind {
     OP_ADD_FLOAT, /* INCRBYFLOAT: delta_float; result text is the new value (pinned) */
     OP_APPEND,    /* integer: new length */
     OP_SET_RANGE, /* offset_bytes, payload; integer: new length */
+    OP_FIELDS,    /* fields: read and written in order, each with its result */
+    OP_BIT_COUNT, /* range; integer: how many bits of it are set */
+    OP_BIT_FIND,  /* range; integer: where the first bit of that kind is */
+    OP_SET_FROM,  /* stores what sources make together: COPY, RENAME, BITOP */
     OP_PIN,       /* pin_kind, pin_ms */
     OP_UNPIN,
     OP_STAT, /* everything: stat */
 };
 
-/* Flags of OP_SET, OP_COMMIT, OP_RESERVE and OP_GRANT_RESERVE. */
+/* Flags of OP_SET, OP_COMMIT, OP_RESERVE, OP_GRANT_RESERVE and OP_SET_FROM (which has no use for
+ * RETURN_OLD). */
 #define OP_SET_IF_ABSENT  1U /* NX: else KVASIR_EXISTS */
 #define OP_SET_IF_PRESENT 2U /* XX: else KVASIR_NOT_FOUND */
 #define OP_SET_KEEP_TTL   4U
@@ -52,13 +57,57 @@ enum op_kind {
 #define OP_READ_NO_TOUCH 32U  /* does not count as an access */
 #define OP_READ_REMOVE   64U  /* GETDEL */
 #define OP_READ_EXPIRE   128U /* GETEX: set expires_at_ms (0: persist) */
+/* Flag of OP_REMOVE. */
+#define OP_REMOVE_SAME 256U /* only while the key's value is same: else KVASIR_NOT_FOUND */
 
 enum op_expire_rule {
     OP_EXPIRE_ALWAYS,
     OP_EXPIRE_NX,
     OP_EXPIRE_XX,
-    OP_EXPIRE_GT,
-    OP_EXPIRE_LT
+    OP_EXPIRE_GT, /* not without an expiry, which counts as the latest there is */
+    OP_EXPIRE_LT,
+    OP_EXPIRE_XX_LT
+};
+
+/* How OP_SET_FROM makes a value of its sources; the shorter ones are continued with zeros. */
+enum op_combine {
+    OP_COMBINE_COPY, /* of one */
+    OP_COMBINE_NOT,  /* of one */
+    OP_COMBINE_AND,
+    OP_COMBINE_OR,
+    OP_COMBINE_XOR
+};
+
+enum op_field_kind {
+    OP_FIELD_GET,
+    OP_FIELD_SET, /* result: the former number */
+    OP_FIELD_ADD  /* result: the new number */
+};
+
+enum op_overflow {
+    OP_OVERFLOW_WRAP,
+    OP_OVERFLOW_SATURATE,
+    OP_OVERFLOW_FAIL /* nothing is written, and the field is refused */
+};
+
+/* One integer of 1 to 64 bits in a value, most significant bit first. */
+struct op_field {
+    uint64_t offset_bits;
+    int64_t number; /* in: what to set or add; out: the result */
+    uint8_t bit_count;
+    uint8_t kind;     /* enum op_field_kind */
+    uint8_t overflow; /* enum op_overflow */
+    bool is_signed;
+    bool refused; /* out */
+};
+
+/* A part of a value, negative counts from its end, as in BITCOUNT and BITPOS. */
+struct op_range {
+    int64_t start, end; /* both included */
+    bool whole;         /* start and end are not given */
+    bool open;          /* end is not given */
+    bool in_bits;
+    bool bit; /* BIT_FIND: which one */
 };
 
 /* What a put says about the value besides its bytes. */
@@ -82,7 +131,10 @@ struct op_stat {
 struct op {
     uint8_t kind; /* enum op_kind */
     uint8_t database;
-    uint8_t expire_rule;
+    union {
+        uint8_t expire_rule; /* EXPIRE */
+        uint8_t combine;     /* SET_FROM: enum op_combine */
+    };
     uint8_t pin_kind;
     uint32_t flags;
     enum kvasir_status status; /* result: see each kind in shard.h */
@@ -91,10 +143,20 @@ struct op {
     union {
         struct slice payload;   /* SET, APPEND, SET_RANGE */
         struct op_stat *stat_p; /* STAT: borrowed, filled on KVASIR_OK */
+        struct {                /* FIELDS: borrowed */
+            struct op_field *fields;
+            uint32_t field_count;
+        };
+        struct { /* SET_FROM: borrowed, and a pin on each until the op is done; NULL: of no bytes */
+            struct value *const *sources;
+            uint32_t source_count;
+        };
+        const struct value *same; /* REMOVE with OP_REMOVE_SAME: the caller's pin keeps it */
     };
     union {
-        struct op_put put; /* SET, RESERVE, COMMIT, GRANT_RESERVE */
-        struct {           /* all others */
+        struct op_put put;     /* SET, RESERVE, COMMIT, GRANT_RESERVE, SET_FROM */
+        struct op_range range; /* BIT_COUNT, BIT_FIND */
+        struct {               /* all others */
             int64_t expires_at_ms;
             int64_t delta;
             long double delta_float;
@@ -108,6 +170,8 @@ struct op {
     struct value *value; /* in or out; who holds it holds one pin */
     struct value *old;   /* out, with OP_SET_RETURN_OLD; pinned */
     int64_t integer;     /* out */
+    uint64_t done_bytes; /* of an op that takes several turns: how far it has come */
+    uint32_t restarts;   /* how often it began anew, because the key changed meanwhile */
 };
 
 /* Hash of a key in a database: XXH3-64 with the database number as its seed. */

@@ -4,7 +4,7 @@
  * is an argument. Owns values and grants; borrows the page pools.
  *
  * What shard_execute leaves in op.status:
- *   GET           OK (value pinned, integer = length), NOT_FOUND
+ *   GET           OK (value pinned, integer = length, expires_at_ms = former expiry), NOT_FOUND
  *   SET           OK, EXISTS, NOT_FOUND (XX), NO_MEMORY, AGAIN, TOO_LARGE
  *   RESERVE       OK (value pinned), EXISTS, NO_MEMORY, AGAIN, TOO_LARGE
  *   COMMIT        OK, EXISTS, NOT_FOUND; the reserved value is gone from the caller's hands always
@@ -15,7 +15,7 @@
  *   GRANT_ABORT   OK, NOT_FOUND
  *   LEASE         OK (value, integer, grant_id, deadline_us), NOT_FOUND, BUSY (too many)
  *   RELEASE       OK, NOT_FOUND (also another owner's)
- *   REMOVE        OK, NOT_FOUND
+ *   REMOVE        OK, NOT_FOUND (also when it is not the same value any more)
  *   EXISTS        OK (integer = length, expires_at_ms), NOT_FOUND
  *   EXPIRE        OK, NOT_FOUND (no key, or the rule said no: integer -1)
  *   PERSIST       OK, NOT_FOUND (no key, or no expiry)
@@ -23,10 +23,15 @@
  *   ADD_FLOAT     OK (value pinned), INVALID (not a float), TOO_LARGE (NaN or infinity), NO_MEMORY…
  *   APPEND        OK (integer), TOO_LARGE, NO_MEMORY, AGAIN
  *   SET_RANGE     likewise
+ *   FIELDS        OK (each field's number, or refused), TOO_LARGE, NO_MEMORY, AGAIN
+ *   BIT_COUNT     OK (integer), NOT_FOUND
+ *   BIT_FIND      OK (integer: -1 none), NOT_FOUND
+ *   SET_FROM      OK (integer = length), EXISTS, NOT_FOUND (XX), NO_MEMORY, AGAIN, TOO_LARGE
  *   PIN, UNPIN    OK, NOT_FOUND; PIN: BUSY when pins hold their whole share of memory
  *   STAT          OK, NOT_FOUND
- * What can end in NO_MEMORY can say PENDING as well: room for a long value takes more than one turn;
- * execute the same op again in the next.
+ * What can end in NO_MEMORY, and BIT_COUNT and BIT_FIND, can say PENDING as well: room for a long value
+ * takes more than one turn, and so do its bytes, SHARD_STEP_BYTES in each; execute the same op again
+ * in the next. Until it is done the op holds pins in value and old.
  * A key longer than VALUE_KEY_BYTES_MAX or a database that does not exist is INVALID. Whoever gets
  * value or old holds one pin; in LEASE the grant has its own besides; GRANT_RESERVE hands out no
  * value. A hard pin asked for along with SET, COMMIT or EXISTS becomes a soft one when the share is
@@ -43,6 +48,9 @@
 #include <stdint.h>
 
 struct shard;
+
+/* Bytes that one execution of an op copies or looks through at most. */
+#define SHARD_STEP_BYTES (1U << 20)
 
 struct shard_config {
     uint32_t index; /* of this shard; part of grant ids */

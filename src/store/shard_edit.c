@@ -14,55 +14,8 @@
 /* The longest text that is read as a float, as in Redis (its buffer for a long double). */
 #define SHARD_FLOAT_TEXT_BYTES_MAX 5119U
 
-static size_t shard_edit_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static void shard_edit_copy(struct layout_cursor *to, struct layout_cursor *from,
-                            size_t length_bytes)
-{
-    while (length_bytes > 0) {
-        struct iovec target = layout_cursor_peek(to);
-        struct iovec source = layout_cursor_peek(from);
-        size_t step_bytes =
-            shard_edit_min(length_bytes, shard_edit_min(target.iov_len, source.iov_len));
-        check(step_bytes > 0);
-        copy_payload(target.iov_base, source.iov_base, step_bytes);
-        layout_cursor_skip(to, step_bytes);
-        layout_cursor_skip(from, step_bytes);
-        length_bytes -= step_bytes;
-    }
-}
-
-static void shard_edit_copy_slice(struct layout_cursor *to, struct slice from)
-{
-    while (from.length_bytes > 0) {
-        struct iovec target = layout_cursor_peek(to);
-        size_t step_bytes = shard_edit_min(from.length_bytes, target.iov_len);
-        check(step_bytes > 0);
-        copy_payload(target.iov_base, from.data, step_bytes);
-        layout_cursor_skip(to, step_bytes);
-        from = slice_of(from.data + step_bytes, from.length_bytes - step_bytes);
-    }
-}
-
-static void shard_edit_zero(struct layout_cursor *to, size_t length_bytes)
-{
-    while (length_bytes > 0) {
-        struct iovec target = layout_cursor_peek(to);
-        size_t step_bytes = shard_edit_min(length_bytes, target.iov_len);
-        check(step_bytes > 0);
-        memset(target.iov_base, 0, step_bytes);
-        layout_cursor_skip(to, step_bytes);
-        length_bytes -= step_bytes;
-    }
-}
-
-/* Room for the next value of the key; old (may be NULL) comes back pinned, so that making room cannot
- * take it. On failure op->status says why and nothing is pinned. */
-static struct value *shard_edit_begin(struct shard *shard, struct op *op, struct value *old,
-                                      uint64_t length_bytes)
+struct value *shard_edit_begin(struct shard *shard, struct op *op, struct value *old,
+                               uint64_t length_bytes)
 {
     if (old != NULL) {
         (void)shard_pin_take(old);
@@ -78,8 +31,7 @@ static struct value *shard_edit_begin(struct shard *shard, struct op *op, struct
     return value;
 }
 
-/* Ends what begin began. The value is the shard's from here. */
-static void shard_edit_end(struct shard *shard, struct value *old, struct value *value)
+void shard_edit_end(struct shard *shard, struct value *old, struct value *value)
 {
     if (old != NULL) {
         value->expires_at_ms = old->expires_at_ms;
@@ -205,46 +157,9 @@ void shard_edit_add_float(struct shard *shard, struct op *op)
     }
 }
 
-/* The next value: the old one's bytes with payload at offset, zeroes in any gap between. */
-static void shard_edit_overlay(struct shard *shard, struct op *op, struct value *old,
-                               uint64_t offset_bytes)
-{
-    uint64_t old_bytes = old != NULL ? old->length_bytes : 0;
-    uint64_t end_bytes = offset_bytes + op->payload.length_bytes;
-    if (end_bytes < offset_bytes || end_bytes > shard->config.append_bytes_max) {
-        op->status = KVASIR_TOO_LARGE;
-        return;
-    }
-    uint64_t length_bytes = old_bytes > end_bytes ? old_bytes : end_bytes;
-    struct value *value = shard_edit_begin(shard, op, old, length_bytes);
-    if (value == NULL) {
-        return;
-    }
-    struct layout_cursor to;
-    shard_value_cursor(shard, value, &to);
-    if (old != NULL) {
-        struct layout_cursor from;
-        shard_value_cursor(shard, old, &from);
-        size_t head_bytes = shard_edit_min(old_bytes, offset_bytes);
-        shard_edit_copy(&to, &from, head_bytes);
-        shard_edit_zero(&to, offset_bytes - head_bytes);
-        shard_edit_copy_slice(&to, op->payload);
-        if (old_bytes > end_bytes) {
-            layout_cursor_skip(&from, op->payload.length_bytes);
-            shard_edit_copy(&to, &from, old_bytes - end_bytes);
-        }
-    } else {
-        shard_edit_zero(&to, offset_bytes);
-        shard_edit_copy_slice(&to, op->payload);
-    }
-    shard_edit_end(shard, old, value);
-    op->integer = (int64_t)length_bytes;
-}
-
 void shard_edit_append(struct shard *shard, struct op *op)
 {
-    struct value *old = shard_value_find(shard, op);
-    shard_edit_overlay(shard, op, old, old != NULL ? old->length_bytes : 0);
+    shard_build_edit(shard, op, shard_value_find(shard, op));
 }
 
 void shard_edit_set_range(struct shard *shard, struct op *op)
@@ -255,5 +170,5 @@ void shard_edit_set_range(struct shard *shard, struct op *op)
         op->status = KVASIR_OK;
         return;
     }
-    shard_edit_overlay(shard, op, old, op->offset_bytes);
+    shard_build_edit(shard, op, old);
 }

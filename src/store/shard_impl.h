@@ -2,7 +2,8 @@
 /* shard_impl – the insides of a shard, for its own files: shard.c (life, dispatch, scans, counts),
  * shard_value.c (a value's states), shard_evict.c (who goes), shard_room.c (how room is made),
  * shard_move.c (moving values out of sparse pages), shard_pin.c (pins, leases,
- * grants), shard_put.c, shard_read.c, shard_edit.c (the kinds of op), shard_expire.c (background). */
+ * grants), shard_put.c, shard_read.c, shard_edit.c, shard_build.c, shard_bits.c (the kinds of op),
+ * shard_expire.c (background). */
 
 #include "mem/layout.h"
 #include "store/grant.h"
@@ -214,6 +215,31 @@ void shard_edit_add(struct shard *shard, struct op *op);
 void shard_edit_add_float(struct shard *shard, struct op *op);
 void shard_edit_append(struct shard *shard, struct op *op);
 void shard_edit_set_range(struct shard *shard, struct op *op);
+
+void shard_build_set_from(struct shard *shard, struct op *op);
+void shard_bits_fields(struct shard *shard, struct op *op);
+void shard_bits_look(struct shard *shard, struct op *op);
+
+/* ---- what they have in common ---- */
+
+/* The key's value (borrowed, NULL: none), counted as a hit or a miss and, unless the op says otherwise,
+ * as an access; sets status and integer. */
+struct value *shard_read_find(struct shard *shard, struct op *op);
+/* Looks at NX and XX, and hands out the former value. False: the answer is no, op->status says it. */
+bool shard_put_allowed(struct op *op, struct value *old);
+/* Room for the next value of the key; old (may be NULL) comes back pinned, so that making room cannot
+ * take it. On failure op->status says why and nothing is pinned. */
+struct value *shard_edit_begin(struct shard *shard, struct op *op, struct value *old,
+                               uint64_t length_bytes);
+/* Ends what begin began: the value, the shard's from here, takes old's place. */
+void shard_edit_end(struct shard *shard, struct value *old, struct value *value);
+/* APPEND, SET_RANGE, FIELDS: begins to build the value that follows old, the key's present one, or
+ * goes on with it. */
+void shard_build_edit(struct shard *shard, struct op *op, struct value *old);
+/* Bytes that the fields to be written reach to; 0: none is written. */
+uint64_t shard_bits_end(const struct op *op);
+/* Does what the fields say in a value that is not sealed (or may be NULL, when none is written). */
+void shard_bits_apply(struct shard *shard, struct op *op, const struct value *value);
 
 void shard_pin_lease(struct shard *shard, struct op *op);
 void shard_pin_release(struct shard *shard, struct op *op);

@@ -3,8 +3,7 @@
 #include "base/check.h"
 #include "store/shard_impl.h"
 
-/* Looks at NX and XX, and hands out the former value. False: the answer is no, op->status says it. */
-static bool shard_put_allowed(struct op *op, struct value *old)
+bool shard_put_allowed(struct op *op, struct value *old)
 {
     op->old = NULL;
     bool exists = old != NULL && (op->flags & OP_SET_IF_ABSENT) != 0;

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "store/shard_impl.h"
 
-static struct value *shard_read_find(struct shard *shard, struct op *op)
+struct value *shard_read_find(struct shard *shard, struct op *op)
 {
     struct value *value = shard_value_find(shard, op);
     if (value == NULL) {
@@ -41,7 +41,9 @@ void shard_read_get(struct shard *shard, struct op *op)
         return;
     }
     op->value = shard_pin_take(value);
+    int64_t expires_at_ms = value->expires_at_ms;
     shard_read_change(shard, op, value);
+    op->expires_at_ms = expires_at_ms;
 }
 
 void shard_read_exists(struct shard *shard, struct op *op)
@@ -86,7 +88,8 @@ void shard_read_stat(struct shard *shard, struct op *op)
 void shard_read_remove(struct shard *shard, struct op *op)
 {
     struct value *value = shard_value_find(shard, op);
-    if (value == NULL) {
+    bool other = (op->flags & OP_REMOVE_SAME) != 0 && value != op->same;
+    if (value == NULL || other) {
         op->status = KVASIR_NOT_FOUND;
         return;
     }
@@ -106,6 +109,8 @@ static bool shard_read_rule_allows(uint8_t rule, int64_t current_ms, int64_t wan
         return current_ms != 0;
     case OP_EXPIRE_GT:
         return current_ms != 0 && wanted_ms > current_ms;
+    case OP_EXPIRE_XX_LT:
+        return current_ms != 0 && wanted_ms < current_ms;
     case OP_EXPIRE_LT:
         return current_ms == 0 || wanted_ms < current_ms;
     }

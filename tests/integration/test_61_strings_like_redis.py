@@ -1,0 +1,239 @@
+"""The commands on strings and keys answer as a real redis-server does: the same random commands, and
+some chosen ones, are sent to both, and every reply is compared, in RESP2 and RESP3."""
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+import kvserver
+import pytest
+import resp
+
+REDIS = shutil.which("redis-server")
+COMMANDS = 6000
+
+pytestmark = pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
+
+
+class Redis:
+    """A redis-server of its own, stopped by its pid."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="kvasir-redis-")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        command = [REDIS, "--port", str(self.port), "--save", "", "--dir", self.folder]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        kvserver.wait_until(self._ready, "redis-server to start", 20.0)
+
+    def _ready(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def redis():
+    server = Redis()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module", params=[1, 4], ids=["one_reactor", "four_reactors"])
+def kvasir(request):
+    server = kvserver.Server(reactors=request.param)
+    yield server
+    server.stop()
+
+
+def plain(reply):
+    """A reply with its type, so that '+1' and ':1' differ; errors as their text."""
+    if isinstance(reply, resp.Error):
+        return ("error", str(reply))
+    if isinstance(reply, list):
+        return [plain(part) for part in reply]
+    return (type(reply).__name__, reply)
+
+
+def both(redis, kvasir, protocol):
+    connections = [resp.Connection(redis.port), kvasir.connect()]
+    for connection in connections:
+        connection("HELLO", protocol)
+        connection("FLUSHALL")
+    return connections
+
+
+def compare(connections, command):
+    replies = []
+    for connection in connections:
+        connection.send(resp.encode(*command))
+        replies.append(plain(connection.read_or_error()))
+    assert replies[0] == replies[1], f"{command}: Redis {replies[0]}, Kvasir {replies[1]}"
+    return replies[0]
+
+
+def joined(lists):
+    return [part for one in lists for part in one]
+
+
+class Commands:
+    """Random commands, most of them sensible."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.keys = [f"k{i}" for i in range(8)] + ["{k}a", "{k}b"]
+
+    def key(self):
+        return self.random.choice(self.keys)
+
+    def some_keys(self):
+        return [self.key() for _ in range(self.random.randint(1, 4))]
+
+    def value(self):
+        kind = self.random.randrange(6)
+        if kind == 0:
+            return str(self.random.randint(-50, 50))
+        if kind == 1:
+            return f"{self.random.uniform(-9, 9):.3f}"
+        if kind == 2:
+            return self.random.randbytes(self.random.choice([0, 1, 7, 8, 9, 63, 200, 5000, 20000]))
+        if kind == 3:
+            return "abcdefghij"[: self.random.randint(0, 10)]
+        if kind == 4:
+            return b"\0" * self.random.randint(0, 40) + b"\xff" * self.random.randint(0, 40)
+        return "v" * self.random.randint(0, 60)
+
+    def number(self):
+        return self.random.choice(
+            [0, 1, -1, 2, 5, -3, 7, 100, 1 << 40, -(1 << 63), (1 << 63) - 1, "x", "1.5", ""]
+        )
+
+    def small(self):
+        return self.random.choice([*range(-12, 13), 63, 64, 200, "a", "", "01"])
+
+    def later(self):
+        """A time so far away that both clocks see it alike."""
+        return self.random.choice([1000, 100000, 9999999999, 0, -1, "x"])
+
+    def word(self, *words):
+        word = self.random.choice([*words, None])
+        return [] if word is None else [word]
+
+    def expiry(self):
+        unit = self.random.choice(["EX", "px", "EXAT", "PXAT", "KEEPTTL", "PERSIST", None])
+        if unit is None:
+            return []
+        if unit in ("KEEPTTL", "PERSIST"):
+            return [unit]
+        return [unit, {"EX": 1000, "px": 1000000}.get(unit, 9999999999999)]
+
+    def field(self):
+        kind = self.random.choice(["GET", "SET", "INCRBY", "OVERFLOW", "set"])
+        if kind == "OVERFLOW":
+            return [kind, self.random.choice(["WRAP", "SAT", "FAIL", "sat"])]
+        width = self.random.choice(["u8", "i8", "u1", "i64", "u63", "i5", "u13", "u64", "i0"])
+        offset = self.random.choice([0, 1, 3, 8, 100, "#0", "#1", "#7", 7, "-1", "x"])
+        return [kind, width, offset] + ([] if kind == "GET" else [self.number()])
+
+    def operation(self):
+        return self.random.choice(["AND", "or", "XOR", "NOT", "x"])
+
+    def bit_range(self):
+        parts = [self.small(), self.small(), self.random.choice(["BIT", "BYTE", "x"])]
+        return parts[: self.random.randint(0, 3)]
+
+    def next(self):
+        choose = self.random.choice
+        key, value = self.key, self.value
+        return choose(
+            [
+                lambda: ["SET", key(), value(), *self.word("NX", "XX"), *self.expiry()],
+                lambda: ["SET", key(), value(), *self.word("GET"), *self.word("NX")],
+                lambda: ["SET", key(), value()],
+                lambda: ["GET", key()],
+                lambda: ["SETNX", key(), value()],
+                lambda: [choose(["SETEX", "PSETEX"]), key(), self.later(), value()],
+                lambda: ["GETSET", key(), value()],
+                lambda: ["GETDEL", key()],
+                lambda: ["GETEX", key(), *self.expiry()],
+                lambda: ["MGET", *self.some_keys()],
+                lambda: ["MSET", *joined([key(), value()] for _ in range(3))],
+                lambda: ["MSET", key(), value(), key()],
+                lambda: ["STRLEN", key()],
+                lambda: [choose(["GETRANGE", "SUBSTR"]), key(), self.small(), self.small()],
+                lambda: ["SETRANGE", key(), choose([0, 3, 70, 5000, -1, "x", 1 << 50]), value()],
+                lambda: ["APPEND", key(), value()],
+                lambda: [choose(["INCR", "DECR"]), key()],
+                lambda: [choose(["INCRBY", "DECRBY"]), key(), self.number()],
+                lambda: ["INCRBYFLOAT", key(), choose([1, "1.5", -3, "1e2", "x", "inf", ""])],
+                lambda: ["SETBIT", key(), choose([0, 7, 9, 700, -1, "x", 1 << 33]), self.small()],
+                lambda: ["SETBIT", key(), choose([0, 7, 9, 700]), choose([0, 1])],
+                lambda: ["GETBIT", key(), choose([0, 7, 9, 700, -1, "x", 1 << 40])],
+                lambda: ["BITCOUNT", key(), *self.bit_range()],
+                lambda: ["BITPOS", key(), choose([0, 1, 1, 0, 2, "x"]), *self.bit_range()],
+                lambda: ["BITOP", self.operation(), key(), *self.some_keys()],
+                lambda: ["BITFIELD", key(), *joined(self.field() for _ in range(3))],
+                lambda: ["BITFIELD_RO", key(), *self.field()],
+                lambda: ["RENAME", key(), key()],
+                lambda: ["RENAMENX", key(), key()],
+                lambda: ["COPY", key(), key(), *self.word("REPLACE"), *self.word("x")],
+                lambda: ["COPY", key(), key(), "DB", choose([0, 1, 99, "x"])],
+                lambda: ["MOVE", key(), choose([0, 1, 99, -1, "x"])],
+                lambda: ["SELECT", choose([0, 0, 1])],
+                lambda: [choose(["DEL", "UNLINK", "EXISTS", "TOUCH"]), *self.some_keys()],
+                lambda: ["TYPE", key()],
+                lambda: [choose(["TTL", "EXPIRETIME", "PEXPIRETIME", "PERSIST"]), key()],
+                lambda: [
+                    choose(["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"]),
+                    key(),
+                    choose([100000000, 9999999999999, 0, -1, "x", 1 << 62]),
+                    *self.word("NX", "XX", "gt", "LT", "x"),
+                    *self.word("NX", "XX", "gt"),
+                ],
+                lambda: ["DBSIZE"],
+                lambda: ["OBJECT", choose(["REFCOUNT", "HELPX"]), "absent"],
+                lambda: [choose(["GET", "APPEND", "BITOP", "COPY", "SETBIT", "RENAME", "MOVE"])],
+            ]
+        )()
+
+
+# Replies that count seconds or milliseconds from now, or that tell the time itself, may differ by the
+# moment between the two servers.
+CLOCKED = {"TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"}
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_random_commands_get_the_same_replies(redis, kvasir, protocol):
+    seed = int(os.environ.get("KVASIR_SEED", str(time.time_ns())))
+    print(f"KVASIR_SEED={seed}")
+    commands = Commands(seed)
+    connections = both(redis, kvasir, protocol)
+    for _ in range(COMMANDS // (4 if kvserver.SANITIZE else 1)):
+        command = commands.next()
+        if command[0] not in CLOCKED:
+            compare(connections, command)
+            continue
+        replies = []
+        for connection in connections:
+            connection.send(resp.encode(*command))
+            replies.append(connection.read_or_error())
+        a, b = replies
+        assert a == b or (min(a, b) > 0 and abs(a - b) <= 10000), f"{command}: {replies}"
+    for database in (0, 1):
+        compare(connections, ["SELECT", database])
+        for key in commands.keys:
+            compare(connections, ["GET", key])
+    for connection in connections:
+        connection.close()
