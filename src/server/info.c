@@ -98,7 +98,8 @@ static void add_up(struct conn *conn, const struct gather *gather, struct totals
 static uint64_t used_bytes(const struct totals *totals)
 {
     return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes +
-           COUNTED(totals, chunks_taken) * sizeof(struct chunk) + COUNTED(totals, staging_bytes);
+           COUNTED(totals, chunks_taken) * sizeof(struct chunk) +
+           COUNTED(totals, long_request_bytes) + COUNTED(totals, staging_bytes);
 }
 
 uint64_t info_used_bytes(struct conn *conn, const struct gather *gather)
@@ -258,7 +259,9 @@ static void section_memory(struct writer *writer)
     number(writer, "metadata_bytes", totals->facts.metadata_bytes);
     number(writer, "metadata_region_bytes",
            (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
-    number(writer, "buffer_bytes", COUNTED(totals, chunks_taken) * sizeof(struct chunk));
+    number(writer, "buffer_bytes",
+           COUNTED(totals, chunks_taken) * sizeof(struct chunk) +
+               COUNTED(totals, long_request_bytes));
     number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
 }
 

@@ -163,7 +163,6 @@ static void tick_conns(struct reactor *reactor)
 static void publish(struct reactor *reactor)
 {
     struct reactor_metrics *metrics = &reactor->metrics;
-    metric_set(&metrics->chunks_taken, reactor->chunks.taken_count);
     metric_set(&metrics->staging_bytes, reactor->shm_staging_bytes);
 }
 
@@ -177,6 +176,8 @@ static void on_tick(void *argument)
     }
     reactor_shard_leave(reactor);
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
+    metric_set(&reactor->metrics.chunks_taken, reactor->chunks.taken_count);
+    metric_set(&reactor->metrics.long_request_bytes, reactor->chunks.large_bytes);
     reactor->ticks++;
     balance_tick(reactor);
     resize_tick(reactor);

@@ -1,6 +1,7 @@
 #include "server/resize.h"
 
 #include "base/log.h"
+#include "server/conn.h"
 #include "server/gather.h"
 #include "server/reactor.h"
 
@@ -35,11 +36,31 @@ static uint64_t resize_all_pages(const struct server *server, uint64_t maxmemory
     return left / RESIZE_TABLE_DIVISOR * (RESIZE_TABLE_DIVISOR - 1) / SERVER_PAYLOAD_PAGE_BYTES;
 }
 
+/* Pages of payload that give way to connections and long requests beyond the share of buffers. Where
+ * the kernel takes no page back it would be in vain. */
+static uint64_t resize_borrowed_count(const struct server *server)
+{
+    uint64_t share = server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk);
+    uint64_t bytes = 0;
+    if (server->payload == NULL || !pages_can_release(server->payload)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        const struct reactor_metrics *metrics = &server->reactors[i]->metrics;
+        bytes += metric_get(&metrics->chunks_taken) * sizeof(struct chunk) +
+                 metric_get(&metrics->long_request_bytes) +
+                 metric_get(&metrics->connections_now) * sizeof(struct conn);
+    }
+    return bytes > share ? (bytes - share) / SERVER_PAYLOAD_PAGE_BYTES + 1 : 0;
+}
+
+/* Never less than the least: what is borrowed then is more than there is. */
 uint64_t resize_page_count(const struct server *server, uint64_t maxmemory)
 {
     uint64_t page_count = resize_all_pages(server, maxmemory);
-    uint64_t traded_count = resize_traded_count(server);
-    return page_count > traded_count ? page_count - traded_count : 0;
+    uint64_t away_count = resize_traded_count(server) + resize_borrowed_count(server);
+    return page_count > away_count + RESIZE_PAGES_MIN || away_count == 0 ? page_count - away_count
+                                                                         : RESIZE_PAGES_MIN;
 }
 
 /* The least maxmemory that gives so many pages. */
@@ -52,7 +73,7 @@ static uint64_t resize_memory(const struct server *server, uint64_t page_count)
 bool resize_is_allowed(const struct server *server, uint64_t maxmemory, char *error,
                        size_t error_capacity)
 {
-    uint64_t page_count = resize_page_count(server, maxmemory);
+    uint64_t page_count = resize_all_pages(server, maxmemory);
     uint64_t present_count = pages_present_count(server->payload);
     if (page_count < RESIZE_PAGES_MIN) {
         (void)snprintf(error, error_capacity,

@@ -11,6 +11,7 @@
 #include "server/cores.h"
 #include "server/reactor.h"
 #include "server/resize.h"
+#include "store/grant.h"
 #include "store/value.h"
 
 #include <poll.h>
@@ -24,9 +25,11 @@
 #include <unistd.h>
 
 /* Automatic shares of maxmemory. */
-#define SHARE_DIVISOR     16
-#define BUFFER_BYTES_MIN  (16ULL << 20)
-#define STAGING_DIVISOR   8
+#define SHARE_DIVISOR    16
+#define BUFFER_BYTES_MIN (16ULL << 20)
+#define STAGING_DIVISOR  8
+/* Buckets of the index, 4 to 8 bytes a value, for as many values as the metadata has room for. */
+#define INDEX_DIVISOR     16
 #define STAGING_BYTES_MAX (2ULL << 30)
 /* A reactor with fewer batches would serve hardly anybody at a time. */
 #define BATCHES_MIN 16
@@ -74,9 +77,11 @@ static bool no_room(const struct server *server, const struct shares *shares, ch
     (void)snprintf(
         error, error_capacity,
         "maxmemory %llu leaves no room for payload beside metadata-memory %llu, "
-        "buffer-memory %llu (at least 16 MiB) and shm-staging-total %llu: raise maxmemory",
+        "buffer-memory %llu (at least 16 MiB), shm-staging-total %llu and the tables of leases (%llu "
+        "for each of %u reactors, by grants-max): raise maxmemory",
         (unsigned long long)server->settings.maxmemory, (unsigned long long)shares->metadata_bytes,
-        (unsigned long long)shares->buffer_bytes, (unsigned long long)shares->staging_bytes);
+        (unsigned long long)shares->buffer_bytes, (unsigned long long)shares->staging_bytes,
+        (unsigned long long)(server->settings.grants_max * GRANT_BYTES), server->reactor_count);
     return false;
 }
 
@@ -192,8 +197,10 @@ static bool make_memory(struct server *server, char *error, size_t error_capacit
     }
     divide_buffers(server, shares.buffer_bytes);
     server->staging_bytes_max = shares.staging_bytes / server->reactor_count;
-    server->fixed_bytes = shares.metadata_bytes + pages_bookkeeping_bytes(server->metadata) +
-                          shares.buffer_bytes + shares.staging_bytes;
+    server->fixed_bytes = shares.metadata_bytes + shares.metadata_bytes / INDEX_DIVISOR +
+                          pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes +
+                          shares.staging_bytes +
+                          server->reactor_count * server->settings.grants_max * GRANT_BYTES;
     page_count = resize_page_count(server, server->settings.maxmemory);
     if (page_count == 0) {
         return no_room(server, &shares, error, error_capacity);

@@ -56,6 +56,9 @@ struct grant_table {
     uint32_t counts[GRANT_KIND_COUNT];
 };
 
+/* Memory of a table for each of its slots: with its place in the heap and among the owners. */
+#define GRANT_BYTES (sizeof(struct grant) + sizeof(void *) + sizeof(struct list) / 2)
+
 /* seed makes the ids of one life of the server differ from those of the next. False: no memory. */
 ATTR_MUST_USE bool grant_init(struct grant_table *table, uint32_t slot_count, uint32_t shard,
                               uint64_t seed);

@@ -223,7 +223,7 @@ static void close_world(struct world *world)
         }
         shard_verify(server->reactors[i]->shard);
     }
-    check(pages_free_count(server->payload) == pages_count(server->payload));
+    check(pages_free_count(server->payload) == pages_present_count(server->payload));
     server_destroy(&world->server);
 }
 

@@ -160,3 +160,32 @@ def test_metadata_follows_demand_and_comes_back(start, reactors):
 
         kvserver.wait_until(payload_is_back, "payload to have its memory back", 60)
     assert server.info()["denied_no_memory"] == 0
+
+
+def test_payload_gives_way_to_a_long_request(start):
+    server = start(maxmemory="256mb", buffer_memory="16mb", unixsocket="", populate="yes")
+    before = server.info()
+    value = os.urandom(MIB)
+    with server.connect() as connection, server.connect() as other:
+        for i in range(300):
+            assert connection("SET", f"key:{i}", value) == "OK"
+        count = 100
+        connection.send(b"*%d\r\n$4\r\nMSET\r\n" % (2 * count + 1))
+        for i in range(count - 1):
+            connection.send(b"$7\r\nlong:%02d\r\n$%d\r\n%s\r\n" % (i, MIB, value))
+        kvserver.wait_until(
+            lambda: server.info()["buffer_bytes"] > 90 * MIB
+            and server.info()["payload_region_bytes"] < before["payload_region_bytes"] - 90 * MIB,
+            "payload to give way",
+            30,
+        )
+        assert server.resident_bytes() < 1.02 * 256 * MIB + 24 * MIB  # code and libraries
+        assert other("PING") == "PONG"
+        connection.send(b"$7\r\nlong:%02d\r\n$%d\r\n%s\r\n" % (count - 1, MIB, value))
+        assert connection.read() == "OK"
+        assert other("GET", "long:99") == value
+        kvserver.wait_until(
+            lambda: server.info()["payload_region_bytes"] == before["payload_region_bytes"],
+            "payload to come back",
+            30,
+        )
