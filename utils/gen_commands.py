@@ -16,6 +16,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 DEF = ROOT / "src/proto/commands.def"
 INDEX = ROOT / "src/proto/command_index.h"
+ABSENT_NAMES = ROOT / "src/proto/command_absent.h"
 COMPAT = ROOT / "redis-compat.md"
 
 INDEX_BITS = 12
@@ -29,6 +30,8 @@ GROUPS = {
     "bitmap": "Bits",
     "generic": "Keys",
     "server": "Server",
+    "scripting": "Scripting",
+    "cluster": "Cluster",
     "kvcache": "KV cache (extensions)",
 }
 
@@ -38,11 +41,6 @@ ABSENT = [
         "Keys",
         "SWAPDB, DUMP, RESTORE, MIGRATE, SORT, SORT_RO",
         "read the value and store it under the other name; a block's name is its hash",
-    ),
-    (
-        "Keys",
-        "WAIT, WAITAOF",
-        "there is no replication yet",
     ),
     (
         "Strings",
@@ -74,15 +72,23 @@ ABSENT = [
     (
         "Sets and sorted sets",
         (
-            "SADD, SREM, SMEMBERS, SISMEMBER, SCARD, SPOP, SUNION, SINTER, SDIFF, SSCAN, ZADD, "
-            "ZREM, ZRANGE, ZSCORE, ZRANK, ZCARD, ZINCRBY, ZPOPMIN, ZPOPMAX, ZSCAN and their "
-            "relatives"
+            "SADD, SREM, SMEMBERS, SISMEMBER, SMISMEMBER, SCARD, SPOP, SRANDMEMBER, SMOVE, SUNION, "
+            "SUNIONSTORE, SINTER, SINTERSTORE, SINTERCARD, SDIFF, SDIFFSTORE, SSCAN, ZADD, ZREM, "
+            "ZRANGE, ZRANGESTORE, ZRANGEBYSCORE, ZRANGEBYLEX, ZREVRANGE, ZREVRANGEBYSCORE, "
+            "ZREVRANGEBYLEX, ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX, ZSCORE, ZMSCORE, "
+            "ZRANK, ZREVRANK, ZCARD, ZCOUNT, ZLEXCOUNT, ZINCRBY, ZPOPMIN, ZPOPMAX, ZMPOP, BZPOPMIN, "
+            "BZPOPMAX, BZMPOP, ZRANDMEMBER, ZUNION, ZUNIONSTORE, ZINTER, ZINTERSTORE, ZINTERCARD, "
+            "ZDIFF, ZDIFFSTORE, ZSCAN"
         ),
         "values are byte strings only; keep such data in Redis",
     ),
     (
         "Streams, geo, HyperLogLog",
-        "XADD, XREAD, XRANGE, XGROUP, GEOADD, GEOSEARCH, PFADD, PFCOUNT and their relatives",
+        (
+            "XADD, XLEN, XREAD, XREADGROUP, XRANGE, XREVRANGE, XDEL, XTRIM, XACK, XGROUP, XINFO, "
+            "XPENDING, XCLAIM, XAUTOCLAIM, XSETID, GEOADD, GEOPOS, GEODIST, GEOHASH, GEOSEARCH, "
+            "GEOSEARCHSTORE, GEORADIUS, GEORADIUSBYMEMBER, PFADD, PFCOUNT, PFMERGE"
+        ),
         "values are byte strings only; keep such data in Redis",
     ),
     (
@@ -102,23 +108,9 @@ ABSENT = [
         ),
     ),
     (
-        "Scripting",
-        "EVAL, EVALSHA, EVAL_RO, EVALSHA_RO, SCRIPT, FUNCTION, FCALL, FCALL_RO",
-        (
-            "nothing runs inside the server; KV.MATCH and the options of KV.SET cover the usual "
-            "reasons"
-        ),
-    ),
-    (
-        "Cluster",
-        "CLUSTER, READONLY, READWRITE, ASKING",
-        "a node runs alone; its reactors' own ports are in KV.HELLO",
-    ),
-    (
         "Replication and persistence",
         (
-            "REPLICAOF, SLAVEOF, REPLCONF, SYNC, PSYNC, FAILOVER, SAVE, BGSAVE, BGREWRITEAOF, "
-            "LASTSAVE"
+            "REPLCONF, SYNC, PSYNC, FAILOVER, WAITAOF, SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE"
         ),
         "contents are a cache and can be computed again",
     ),
@@ -167,11 +159,6 @@ ABSENT = [
         "COMMAND GETKEYSANDFLAGS",
         "COMMAND GETKEYS",
     ),
-    (
-        "Server",
-        "LOLWUT",
-        "not there",
-    ),
 ]
 
 
@@ -210,13 +197,19 @@ def split_fields(body: str) -> list[str]:
 def read_rows() -> list[Row]:
     text = re.sub(r"/\*.*?\*/", "", DEF.read_text(encoding="utf-8"), flags=re.DOTALL)
     rows = []
-    for body in re.findall(r'^COMMAND\(((?:"[^"]*"|[^")])*)\)$', text, flags=re.MULTILINE):
+    for body in re.findall(
+        r'^COMMAND\(((?:"[^"]*"|[^")])*)\)$', text, flags=re.MULTILINE
+    ):
         fields = split_fields(body)
         if len(fields) != len(Row._fields):
-            fail(f"{DEF.name}: row {fields[0]} has {len(fields)} fields, not {len(Row._fields)}")
+            fail(
+                f"{DEF.name}: row {fields[0]} has {len(fields)} fields, not {len(Row._fields)}"
+            )
         rows.append(Row(*fields))
     if len(rows) != len(re.findall(r"^COMMAND\(", text, flags=re.MULTILINE)):
-        fail(f"{DEF.name}: a row is not of the form COMMAND(…) with its end at a line's end")
+        fail(
+            f"{DEF.name}: a row is not of the form COMMAND(…) with its end at a line's end"
+        )
     return rows
 
 
@@ -227,17 +220,26 @@ def check_rows(rows: list[Row]) -> None:
         if names.count(row.name) != 1:
             fail(f"{DEF.name}: {row.name} stands there more than once")
         if row.id != re.sub(r"[.|-]", "_", row.name).upper():
-            fail(f"{DEF.name}: {row.name} should have the id {row.name.upper()} with '_'")
+            fail(
+                f"{DEF.name}: {row.name} should have the id {row.name.upper()} with '_'"
+            )
         if ("|" in row.name) != ("SUBCOMMAND" in row.flags):
             fail(f"{DEF.name}: {row.name}: SUBCOMMAND goes with a '|' in the name")
-        if "|" in row.name and row.name.split("|")[0] not in names[: names.index(row.name)]:
+        if (
+            "|" in row.name
+            and row.name.split("|")[0] not in names[: names.index(row.name)]
+        ):
             fail(f"{DEF.name}: {row.name} stands before its container")
         if row.group not in GROUPS:
-            fail(f"{DEF.name}: {row.name}: group {row.group} is none of {', '.join(GROUPS)}")
+            fail(
+                f"{DEF.name}: {row.name}: group {row.group} is none of {', '.join(GROUPS)}"
+            )
         if not re.fullmatch(r"same|extension|differs: .+", row.compares):
             fail(f"{DEF.name}: {row.name}: compares is same, extension or differs: how")
         if not row.summary.endswith("."):
-            fail(f"{DEF.name}: {row.name}: the summary is a sentence and ends with a full stop")
+            fail(
+                f"{DEF.name}: {row.name}: the summary is a sentence and ends with a full stop"
+            )
     if len(rows) >= INDEX_NONE:
         fail(f"{len(rows)} rows do not fit into an index of bytes")
 
@@ -277,14 +279,52 @@ def make_index(rows: list[Row]) -> str:
         "",
         "#include <stdint.h>",
         "",
-        *[f"#define COMMAND_INDEX_{name.ljust(width)} {value}" for name, value in macros],
+        *[
+            f"#define COMMAND_INDEX_{name.ljust(width)} {value}"
+            for name, value in macros
+        ],
         "",
         "/* clang-format off */",
         "static const uint8_t COMMAND_INDEX[1 << COMMAND_INDEX_BITS] = {",
     ]
-    lines += ["    " + ", ".join(table[at : at + 19]) + "," for at in range(0, len(table), 19)]
+    lines += [
+        "    " + ", ".join(table[at : at + 19]) + "," for at in range(0, len(table), 19)
+    ]
     lines += ["};", "/* clang-format on */", ""]
     return "\n".join(lines)
+
+
+def make_absent() -> str:
+    """The names of commands that are not there, in order, each with what to do instead."""
+    names: dict[str, str] = {}
+    for _, words, instead in ABSENT:
+        for word in words.split(", "):
+            if " " not in word:
+                names[word.lower()] = instead
+    reasons = sorted(set(names.values()))
+    lines = [
+        "#pragma once",
+        "/* command_absent – Redis commands that are not there, and what to use instead. Made by",
+        " * utils/gen_commands.py; included by command_table.c only. */",
+        "",
+        "/* clang-format off */",
+        "static const char *const ABSENT_REASONS[] = {",
+        *[f'    "{reason}",' for reason in reasons],
+        "};",
+        "",
+        "static const struct {",
+        "    const char *name;",
+        "    unsigned reason;",
+        "} ABSENT[] = {",
+    ]
+    row = "   "
+    for name in sorted(names):
+        entry = f' {{"{name}", {reasons.index(names[name])}}},'
+        if len(row) + len(entry) > 100:
+            lines.append(row)
+            row = "   "
+        row += entry
+    return "\n".join([*lines, row, "};", "/* clang-format on */", ""])
 
 
 def cell(text: str) -> str:
@@ -302,7 +342,7 @@ def make_compat(rows: list[Row]) -> str:
         f"Kvasir speaks RESP2 and RESP3 and knows {len(commands) - len(own)} commands of Redis 7 and",
         f"{len(own)} of its own. *same* means: syntax, replies and error texts are those of Redis 7.",
         "Values are byte strings; there are no other types. Commands that are not listed answer",
-        "`-ERR unknown command`.",
+        "`-ERR unknown command`, and those under *Absent* say there what to use instead.",
         "",
     ]
     for group, title in GROUPS.items():
@@ -312,10 +352,14 @@ def make_compat(rows: list[Row]) -> str:
             "| Command | What it does | Compared with Redis 7 |",
             "|---|---|---|",
         ]
-        for row in sorted((row for row in rows if row.group == group), key=lambda row: row.name):
+        for row in sorted(
+            (row for row in rows if row.group == group), key=lambda row: row.name
+        ):
             if "CONTAINER" in row.flags and row.name != "command":
                 continue
-            lines.append(f"| `{cell(row.syntax)}` | {row.summary} | {cell(row.compares)} |")
+            lines.append(
+                f"| `{cell(row.syntax)}` | {row.summary} | {cell(row.compares)} |"
+            )
         lines.append("")
     lines += ["## Absent", "", "| Area | Commands | Instead |", "|---|---|---|"]
     for area, names, instead in ABSENT:
@@ -328,26 +372,35 @@ def check_absent(rows: list[Row]) -> None:
     """A command cannot be both there and absent."""
     present = {row.name.upper().replace("|", " ") for row in rows}
     for _, names, _ in ABSENT:
-        for word in names.removesuffix(" and their relatives").split(", "):
+        for word in names.split(", "):
             if word in present:
                 fail(f"{word} is in {DEF.name} and in the list of absent commands")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make what follows from commands.def.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail when stale"
+    )
     options = parser.parse_args()
     rows = read_rows()
     check_rows(rows)
     check_absent(rows)
     stale = False
-    for path, text in ((INDEX, make_index(rows)), (COMPAT, make_compat(rows))):
+    made = (
+        (INDEX, make_index(rows)),
+        (ABSENT_NAMES, make_absent()),
+        (COMPAT, make_compat(rows)),
+    )
+    for path, text in made:
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if options.check:
             stale = True
             name = path.relative_to(ROOT)
-            print(f"gen_commands: {name} is stale: run utils/gen_commands.py and commit it")
+            print(
+                f"gen_commands: {name} is stale: run utils/gen_commands.py and commit it"
+            )
         else:
             path.write_text(text, encoding="utf-8")
     return 1 if stale else 0

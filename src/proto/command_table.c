@@ -1,6 +1,7 @@
 #include "proto/command_table.h"
 
 #include "base/check.h"
+#include "proto/command_absent.h"
 #include "proto/command_index.h"
 
 /* The flags as the rows write them. */
@@ -110,6 +111,16 @@ const struct command *command_by_id(enum command_id id)
 {
     check((uint32_t)id < COMMAND_COUNT);
     return &COMMANDS[id];
+}
+
+const char *command_instead(struct slice name)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(ABSENT); i++) {
+        if (is_named(name, ABSENT[i].name)) {
+            return ABSENT_REASONS[ABSENT[i].reason];
+        }
+    }
+    return NULL;
 }
 
 bool command_arity_ok(const struct command *command, uint32_t arg_count)

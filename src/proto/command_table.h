@@ -60,6 +60,8 @@ const struct command *command_find(const struct slice *args, uint32_t arg_count)
 /* By its name as in COMMAND INFO ("get", "config|get"). NULL: none. */
 const struct command *command_find_name(struct slice name);
 const struct command *command_by_id(enum command_id id);
+/* What to use instead of a command of Redis that is not there; NULL: it is none of those. */
+const char *command_instead(struct slice name);
 bool command_arity_ok(const struct command *command, uint32_t arg_count);
 
 /* The container of a subcommand, NULL for others. */

@@ -9,6 +9,7 @@
 #include "server/cmd_key.h"
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
+#include "server/cmd_none.h"
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
@@ -110,6 +111,22 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_MODULE_LIST] = {NULL, cmd_server_reply_module_list, 0},
     [COMMAND_SHUTDOWN] = {cmd_server_plan_shutdown, cmd_server_reply_shutdown, 0},
     [COMMAND_DEBUG_SLEEP] = {cmd_server_plan_debug_sleep, cmd_server_reply_debug_sleep, 0},
+    [COMMAND_WAIT] = {NULL, cmd_none_reply_wait, 0},
+    [COMMAND_LOLWUT] = {NULL, cmd_none_reply_lolwut, 0},
+    [COMMAND_REPLICAOF] = {NULL, cmd_none_reply_replicaof, 0},
+    [COMMAND_SLAVEOF] = {NULL, cmd_none_reply_replicaof, 0},
+    [COMMAND_CLUSTER] = {NULL, cmd_none_reply_cluster, 0},
+    [COMMAND_READONLY] = {NULL, cmd_none_reply_cluster, 0},
+    [COMMAND_READWRITE] = {NULL, cmd_none_reply_cluster, 0},
+    [COMMAND_ASKING] = {NULL, cmd_none_reply_cluster, 0},
+    [COMMAND_EVAL] = {NULL, cmd_none_reply_eval, 0},
+    [COMMAND_EVAL_RO] = {NULL, cmd_none_reply_eval, 0},
+    [COMMAND_EVALSHA] = {NULL, cmd_none_reply_evalsha, 0},
+    [COMMAND_EVALSHA_RO] = {NULL, cmd_none_reply_evalsha, 0},
+    [COMMAND_FCALL] = {NULL, cmd_none_reply_fcall, 0},
+    [COMMAND_FCALL_RO] = {NULL, cmd_none_reply_fcall, 0},
+    [COMMAND_SCRIPT] = {NULL, cmd_none_reply_script, 0},
+    [COMMAND_FUNCTION] = {NULL, cmd_none_reply_function, 0},
     [COMMAND_KV_HELLO] = {NULL, cmd_kv_reply_hello, 0},
     [COMMAND_KV_CONNECT] = {NULL, cmd_shm_reply_connect, 0},
     [COMMAND_KV_MATCH] = {cmd_kv_plan_match, cmd_kv_reply_match, 0},

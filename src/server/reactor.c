@@ -177,7 +177,8 @@ static void on_tick(void *argument)
     reactor_shard_leave(reactor);
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     metric_set(&reactor->metrics.chunks_taken, reactor->chunks.taken_count);
-    metric_set(&reactor->metrics.long_request_bytes, reactor->chunks.large_bytes);
+    metric_set(&reactor->metrics.long_request_bytes,
+               reactor->chunks.large_bytes + reactor->kept_bytes);
     reactor->ticks++;
     balance_tick(reactor);
     resize_tick(reactor);

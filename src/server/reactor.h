@@ -62,7 +62,7 @@ struct reactor_metrics {
     struct metric output_limit_closed, timeout_closed, protocol_errors;
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric chunks_taken, retries_for_pages;
-    struct metric long_request_bytes;         /* kept in memory of their own */
+    struct metric long_request_bytes;         /* in memory of their own: what came, what is kept */
     struct metric pages_balanced, mean_age_s; /* see balance.h */
 };
 

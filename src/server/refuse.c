@@ -17,6 +17,7 @@ static int quoted_length(struct slice text)
 static void refuse_unknown(struct conn *conn, const struct request *request)
 {
     char list[QUOTED_BYTES_MAX + 16] = "";
+    const char *instead;
     size_t used = 0;
     for (uint32_t i = 1; i < request->arg_count && used < QUOTED_BYTES_MAX; i++) {
         int room = (int)(QUOTED_BYTES_MAX - used);
@@ -28,8 +29,11 @@ static void refuse_unknown(struct conn *conn, const struct request *request)
         }
         used = strlen(list); /* an argument may hold a NUL */
     }
-    reply_errorf(conn, "ERR unknown command '%.*s', with args beginning with: %s",
-                 quoted_length(request->args[0]), (const char *)request->args[0].data, list);
+    instead = command_instead(request->args[0]);
+    reply_errorf(conn, "ERR unknown command '%.*s', with args beginning with: %s%s%s%s",
+                 quoted_length(request->args[0]), (const char *)request->args[0].data, list,
+                 instead != NULL ? "(absent here: " : "", instead != NULL ? instead : "",
+                 instead != NULL ? ")" : "");
 }
 
 /* The container's name in capitals, as Redis shows it. */

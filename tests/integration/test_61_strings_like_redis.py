@@ -237,3 +237,46 @@ def test_random_commands_get_the_same_replies(redis, kvasir, protocol):
             compare(connections, ["GET", key])
     for connection in connections:
         connection.close()
+
+
+CHOSEN = [
+    ["CLUSTER", "SLOTS"],
+    ["CLUSTER", "INFO"],
+    ["READONLY"],
+    ["READWRITE"],
+    ["ASKING"],
+    ["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
+    ["SCRIPT", "EXISTS", "a", "b"],
+    ["SCRIPT", "FLUSH"],
+    ["SCRIPT", "KILL"],
+    ["FCALL", "f", "0"],
+    ["FUNCTION", "FLUSH"],
+    ["FUNCTION", "LIST"],
+    ["FUNCTION", "DELETE", "x"],
+    ["WAIT", "0", "10"],
+    ["WAIT", "x", "10"],
+    ["WAIT", "1", "-1"],
+    ["REPLICAOF", "NO", "ONE"],
+    ["ROLE"],
+    ["TYPE", "absent"],
+    ["RENAME", "absent", "absent"],
+    ["nosuchcommand", "a", "b"],
+]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_chosen_commands_get_the_same_replies(redis, kvasir, protocol):
+    connections = both(redis, kvasir, protocol)
+    for command in CHOSEN:
+        compare(connections, command)
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize("command", ["lpush", "HSET", "sync", "PSYNC", "zadd", "xadd"])
+def test_what_is_absent_is_refused_with_what_to_use_instead(kvasir, command):
+    with kvasir.connect() as connection:
+        error = connection.error(command, "k", "v")
+        assert error.startswith(f"ERR unknown command '{command}', with args beginning with: 'k' ")
+        assert "(absent here: " in error
+        assert connection("PING") == "PONG"
