@@ -146,11 +146,6 @@ ABSENT = [
     ),
     (
         "Server",
-        "LATENCY, SLOWLOG",
-        "redis-cli --latency, and the percentiles of bench/path",
-    ),
-    (
-        "Server",
         "DEBUG OBJECT, DEBUG RELOAD, DEBUG JMAP",
         "OBJECT, MEMORY USAGE and KV.STAT",
     ),

@@ -19,6 +19,11 @@ int64_t clock_mono_us(void)
     return read_clock(CLOCK_MONOTONIC, 1000000);
 }
 
+int64_t clock_mono_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC, 1000000000);
+}
+
 int64_t clock_wall_us(void)
 {
     return read_clock(CLOCK_REALTIME, 1000000);

@@ -11,6 +11,8 @@ struct moment {
 
 struct moment clock_moment(void);
 int64_t clock_mono_us(void);
+/* CLOCK_MONOTONIC, for short times. */
+int64_t clock_mono_ns(void);
 /* Unix time in microseconds (TIME). */
 int64_t clock_wall_us(void);
 /* Stops the calling thread; 0 lets another that waits for this core go first. Where a loop polls on

@@ -49,11 +49,13 @@ struct request {
     uint32_t next_arg;  /* how far a command of many keys has come; 0 at first */
     uint32_t round_arg; /* the handler's own: where this round began */
     uint32_t first_arg; /* the handler's own: the first key */
+    bool failed;        /* an error was replied */
     bool more;          /* plan must be called again after this round's reply */
     uint8_t refusal;    /* enum request_refusal */
     const char *error;  /* static; the whole text of an error reply, without '-' */
     int64_t count;      /* the handler's own: a sum, a flag, a start … */
     int64_t number;
+    uint64_t spent_ns; /* its share of the rounds so far */
     uint32_t flags;
     struct gather *gather; /* owned while it waits for other reactors */
     struct kept *kept;     /* owned: what it needs in the next round; NULL: nothing */
@@ -88,6 +90,7 @@ struct batch {
     uint32_t op_count;
     uint32_t arg_count;
     uint32_t waiting; /* parts and gathers still out */
+    int64_t round_ns; /* spent on this round before it had to wait */
     uint32_t stat_count;
     uint32_t field_count;
     uint64_t shards; /* bit per part that has ops in this round */

@@ -79,6 +79,7 @@ struct conn {
     int64_t blocked_us;    /* since when output stands still; 0: it does not */
     int64_t soft_limit_us; /* since when more than the soft limit waits; 0: it does not */
     uint64_t bytes_in, bytes_out, commands;
+    uint64_t error_replies;
     const struct command *last_command; /* NULL: none yet */
     char peer[LISTENER_ADDRESS_BYTES];
     char local[LISTENER_ADDRESS_BYTES];

@@ -10,6 +10,7 @@
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
 #include "server/cmd_none.h"
+#include "server/cmd_observe.h"
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
@@ -104,6 +105,17 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_COMMAND_HELP] = {NULL, cmd_command_reply_help, 0},
     [COMMAND_TIME] = {NULL, cmd_server_reply_time, 0},
     [COMMAND_ROLE] = {NULL, cmd_server_reply_role, 0},
+    [COMMAND_SLOWLOG_GET] = {cmd_observe_plan_slowlog_get, cmd_observe_reply_slowlog_get, 0},
+    [COMMAND_SLOWLOG_LEN] = {cmd_observe_plan_slowlog_len, cmd_observe_reply_slowlog_len, 0},
+    [COMMAND_SLOWLOG_RESET] = {cmd_observe_plan_slowlog_reset, cmd_observe_reply_slowlog_reset, 0},
+    [COMMAND_SLOWLOG_HELP] = {NULL, cmd_observe_reply_slowlog_help, 0},
+    [COMMAND_LATENCY_LATEST] = {cmd_observe_plan_latency, cmd_observe_reply_latest, 0},
+    [COMMAND_LATENCY_HISTORY] = {cmd_observe_plan_latency, cmd_observe_reply_history, 0},
+    [COMMAND_LATENCY_GRAPH] = {cmd_observe_plan_latency, cmd_observe_reply_graph, 0},
+    [COMMAND_LATENCY_RESET] = {cmd_observe_plan_latency_reset, cmd_observe_reply_latency_reset, 0},
+    [COMMAND_LATENCY_DOCTOR] = {cmd_observe_plan_latency, cmd_observe_reply_latency_doctor, 0},
+    [COMMAND_LATENCY_HISTOGRAM] = {cmd_observe_plan_histogram, cmd_observe_reply_histogram, 0},
+    [COMMAND_LATENCY_HELP] = {NULL, cmd_observe_reply_latency_help, 0},
     [COMMAND_MEMORY_USAGE] = {cmd_key_plan_object, cmd_key_reply_memory_usage, 0},
     [COMMAND_MEMORY_DOCTOR] = {NULL, cmd_server_reply_memory_doctor, 0},
     [COMMAND_MEMORY_STATS] = {cmd_server_plan_facts, cmd_server_reply_memory_stats, 0},

@@ -44,13 +44,17 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
         facts.databases[i].expiring = database.expiring_count;
         facts.databases[i].mean_ttl_ms = database.mean_ttl_ms;
     }
-    (void)gather_answer_add(&gather->answers[index], &facts, sizeof(facts));
+    if (gather_answer_add(&gather->answers[index], &facts, sizeof(facts))) {
+        (void)gather_answer_add(&gather->answers[index], reactor->command_stats,
+                                sizeof(*reactor->command_stats));
+    }
 }
 
 /* ---- sums ---- */
 
 struct totals {
     struct info_facts facts;
+    struct command_stats *commands; /* owned by info_text */
     uint64_t counted[sizeof(struct reactor_metrics) / sizeof(struct metric)];
 };
 
@@ -82,7 +86,7 @@ static void add_up(struct conn *conn, const struct gather *gather, struct totals
         const struct metric *metrics =
             (const struct metric *)(const void *)&conn->reactor->server->reactors[i]->metrics;
         struct info_facts facts;
-        if (gather->answers[i].text_bytes == sizeof(facts)) {
+        if (gather->answers[i].text_bytes >= sizeof(facts)) {
             memcpy(&facts, gather->answers[i].text, sizeof(facts));
             add_facts(&totals->facts, &facts);
         }
@@ -294,7 +298,7 @@ static void section_stats(struct writer *writer)
     number(writer, "pubsub_channels", 0);
     number(writer, "pubsub_patterns", 0);
     number(writer, "latest_fork_usec", 0);
-    number(writer, "total_error_replies", COUNTED(totals, command_errors));
+    number(writer, "total_error_replies", totals->commands->errors_total);
     number(writer, "protocol_errors", COUNTED(totals, protocol_errors));
     number(writer, "timeout_closed", COUNTED(totals, timeout_closed));
     number(writer, "uploads_under_way_bytes",
@@ -356,9 +360,41 @@ static void section_modules(struct writer *writer)
     }
 }
 
-static void section_empty(struct writer *writer)
+static void section_commandstats(struct writer *writer)
 {
-    (void)writer;
+    for (int id = 0; id < COMMAND_COUNT; id++) {
+        const struct command_stat *stat = &writer->totals->commands->commands[id];
+        if (stat->calls + stat->rejected > 0) {
+            double usec = (double)stat->nanoseconds / 1000;
+            line(writer,
+                 "cmdstat_%s:calls=%llu,usec=%.0f,usec_per_call=%.2f,rejected_calls=%llu,"
+                 "failed_calls=%llu",
+                 command_by_id((enum command_id)id)->name, (unsigned long long)stat->calls, usec,
+                 stat->calls > 0 ? usec / (double)stat->calls : 0,
+                 (unsigned long long)stat->rejected, (unsigned long long)stat->failed);
+        }
+    }
+}
+
+static void section_errorstats(struct writer *writer)
+{
+    const struct command_stats *stats = writer->totals->commands;
+    for (size_t i = 0; i < COMMAND_STATS_ERRORS && stats->errors[i].name[0] != '\0'; i++) {
+        line(writer, "errorstat_%s:count=%llu", stats->errors[i].name,
+             (unsigned long long)stats->errors[i].count);
+    }
+}
+
+static void section_latencystats(struct writer *writer)
+{
+    for (int id = 0; id < COMMAND_COUNT; id++) {
+        const struct command_stat *stat = &writer->totals->commands->commands[id];
+        if (stat->calls > 0) {
+            line(writer, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f",
+                 command_by_id((enum command_id)id)->name, command_stats_percentile(stat, 50000),
+                 command_stats_percentile(stat, 99000), command_stats_percentile(stat, 99900));
+        }
+    }
 }
 
 static void section_cluster(struct writer *writer)
@@ -378,31 +414,54 @@ static void section_keyspace(struct writer *writer)
     }
 }
 
-static const struct {
+static const struct section {
     const char *title;
+    bool by_default;
     void (*write)(struct writer *writer);
 } SECTIONS[] = {
-    {"Server", section_server},     {"Clients", section_clients},
-    {"Memory", section_memory},     {"Persistence", section_persistence},
-    {"Stats", section_stats},       {"Replication", section_replication},
-    {"CPU", section_cpu},           {"Modules", section_modules},
-    {"Errorstats", section_empty},  {"Cluster", section_cluster},
-    {"Keyspace", section_keyspace},
+    {"Server", true, section_server},
+    {"Clients", true, section_clients},
+    {"Memory", true, section_memory},
+    {"Persistence", true, section_persistence},
+    {"Stats", true, section_stats},
+    {"Replication", true, section_replication},
+    {"CPU", true, section_cpu},
+    {"Modules", true, section_modules},
+    {"Commandstats", false, section_commandstats},
+    {"Errorstats", true, section_errorstats},
+    {"Latencystats", false, section_latencystats},
+    {"Cluster", true, section_cluster},
+    {"Keyspace", true, section_keyspace},
 };
 
-static bool wanted(const char *title, const struct slice *sections, uint32_t count)
+static bool wanted(const struct section *section, const struct slice *names, uint32_t count)
 {
     if (count == 0) {
-        return true;
+        return section->by_default;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (slice_equal_nocase(sections[i], title) || slice_equal_nocase(sections[i], "all") ||
-            slice_equal_nocase(sections[i], "default") ||
-            slice_equal_nocase(sections[i], "everything")) {
+        if (slice_equal_nocase(names[i], section->title) || slice_equal_nocase(names[i], "all") ||
+            slice_equal_nocase(names[i], "everything") ||
+            (section->by_default && slice_equal_nocase(names[i], "default"))) {
             return true;
         }
     }
     return false;
+}
+
+/* What all reactors counted of commands; NULL: no memory. */
+static struct command_stats *sum_commands(const struct gather *gather)
+{
+    struct command_stats *sum = calloc(1, sizeof(*sum));
+    for (uint32_t i = 0; sum != NULL && i < gather->reactor_count; i++) {
+        const struct gather_answer *answer = &gather->answers[i];
+        if (answer->text_bytes == sizeof(struct info_facts) + sizeof(*sum)) {
+            command_stats_add(
+                sum, (const struct command_stats *)(const void *)(answer->text +
+                                                                  sizeof(struct info_facts)));
+        }
+    }
+    return sum;
 }
 
 bool info_text(struct conn *conn, const struct gather *gather, const struct slice *sections,
@@ -412,8 +471,12 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
     struct writer writer = {.conn = conn, .totals = &totals, .text = text};
     bool first = true;
     add_up(conn, gather, &totals);
+    totals.commands = sum_commands(gather);
+    if (totals.commands == NULL) {
+        return false;
+    }
     for (size_t i = 0; i < ARRAY_COUNT(SECTIONS); i++) {
-        if (!wanted(SECTIONS[i].title, sections, section_count)) {
+        if (!wanted(&SECTIONS[i], sections, section_count)) {
             continue;
         }
         if (!first) {
@@ -423,5 +486,6 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
         line(&writer, "# %s", SECTIONS[i].title);
         SECTIONS[i].write(&writer);
     }
+    free(totals.commands);
     return !writer.failed;
 }

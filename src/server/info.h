@@ -4,6 +4,7 @@
  * gather brought. */
 
 #include "base/slice.h"
+#include "server/command_stats.h"
 #include "server/gather.h"
 
 #include <stdbool.h>
@@ -13,7 +14,7 @@ struct conn;
 
 #define INFO_DATABASES_MAX 64
 
-/* What one reactor tells; lies in its answer's text. */
+/* What one reactor tells; lies in its answer's text, and behind it its struct command_stats. */
 struct info_facts {
     uint64_t payload_bytes, payload_taken_bytes, metadata_bytes, payload_pages;
     uint64_t values, orphans, reserved, leases, reservations;
@@ -27,8 +28,8 @@ struct info_facts {
 
 gather_run_fn info_run;
 
-/* Sections wanted: names as in INFO; none or "default", "all", "everything" is every section. The
- * caller frees the answer. False: no memory. */
+/* Sections wanted: names as in INFO; none or "default" is every section but the statistics of commands,
+ * "all" and "everything" is every one. The caller frees the answer. False: no memory. */
 bool info_text(struct conn *conn, const struct gather *gather, const struct slice *sections,
                uint32_t section_count, struct gather_answer *text);
 

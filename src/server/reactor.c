@@ -10,6 +10,7 @@
 #include "server/output_limit.h"
 #include "server/pin_mail.h"
 #include "server/resize.h"
+#include "server/secret.h"
 #include "server/shed.h"
 
 #include <errno.h>
@@ -137,18 +138,26 @@ void reactor_reset_metrics(struct reactor *reactor)
 {
     struct reactor_metrics *metrics = &reactor->metrics;
     struct metric *const counters[] = {
-        &metrics->connections_total, &metrics->connections_rejected,
-        &metrics->commands,          &metrics->command_errors,
-        &metrics->bytes_in,          &metrics->bytes_out,
-        &metrics->upload_bytes,      &metrics->copied_bytes,
-        &metrics->timeout_closed,    &metrics->output_limit_closed,
-        &metrics->protocol_errors,   &metrics->hops,
-        &metrics->borrows,           &metrics->turns,
-        &metrics->retries_for_pages, &metrics->pages_balanced,
+        &metrics->connections_total,
+        &metrics->connections_rejected,
+        &metrics->commands,
+        &metrics->bytes_out,
+        &metrics->bytes_in,
+        &metrics->upload_bytes,
+        &metrics->copied_bytes,
+        &metrics->timeout_closed,
+        &metrics->output_limit_closed,
+        &metrics->protocol_errors,
+        &metrics->hops,
+        &metrics->borrows,
+        &metrics->turns,
+        &metrics->retries_for_pages,
+        &metrics->pages_balanced,
     };
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
         metric_set(counters[i], 0);
     }
+    command_stats_reset(reactor->command_stats);
 }
 
 static void tick_conns(struct reactor *reactor)
@@ -166,6 +175,35 @@ static void publish(struct reactor *reactor)
     metric_set(&metrics->staging_bytes, reactor->shm_staging_bytes);
 }
 
+static void note_latency(struct reactor *reactor, enum latency_event event, int64_t duration_us)
+{
+    uint64_t duration_ms = (uint64_t)duration_us / 1000;
+    if (duration_ms >= reactor->settings.latency_monitor_threshold) {
+        latency_add(&reactor->latency, event, reactor->now.wall_ms / 1000,
+                    duration_ms < UINT32_MAX ? (uint32_t)duration_ms : UINT32_MAX);
+    }
+}
+
+void reactor_note_request(struct reactor *reactor, const struct conn *conn,
+                          const struct request *request)
+{
+    const struct settings *settings = &reactor->settings;
+    int64_t spent_us = (int64_t)(request->spent_ns / 1000);
+    if (settings->latency_monitor_threshold > 0) {
+        bool fast = (request->command->flags & COMMAND_FLAG_FAST) != 0;
+        note_latency(reactor, fast ? LATENCY_FAST_COMMAND : LATENCY_COMMAND, spent_us);
+    }
+    if (settings->slowlog_log_slower_than >= 0 && spent_us >= settings->slowlog_log_slower_than) {
+        const struct slowlog_facts facts = {.time_us = clock_wall_us(),
+                                            .duration_us = spent_us,
+                                            .peer = conn->peer,
+                                            .name = conn->name};
+        slowlog_add(&reactor->slowlog, &facts, request->args, request->arg_count,
+                    secret_from(request->command, request->args, request->arg_count),
+                    (uint32_t)settings->slowlog_max_len);
+    }
+}
+
 static void on_tick(void *argument)
 {
     struct reactor *reactor = argument;
@@ -175,6 +213,9 @@ static void on_tick(void *argument)
            clock_mono_us() - reactor->now.mono_us < TICK_US_MAX) {
     }
     reactor_shard_leave(reactor);
+    if (reactor->settings.latency_monitor_threshold > 0) {
+        note_latency(reactor, LATENCY_EXPIRE_CYCLE, clock_mono_us() - reactor->now.mono_us);
+    }
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     metric_set(&reactor->metrics.chunks_taken, reactor->chunks.taken_count);
     metric_set(&reactor->metrics.long_request_bytes,
@@ -476,12 +517,14 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     chunk_pool_init(&reactor->chunks, CHUNKS_AT_START, (uint32_t)server->buffer_chunks_max);
     chunk_pool_allow_large(&reactor->chunks, server->settings.query_buffer_limit);
     reactor->open_pins = calloc(server->reactor_count, sizeof(*reactor->open_pins));
+    reactor->command_stats = calloc(1, sizeof(*reactor->command_stats));
+    slowlog_init(&reactor->slowlog, index, server->reactor_count);
     reactor->loop = loop_create();
     reactor->shard = make_shard(reactor);
     reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
-    if (reactor->open_pins == NULL || reactor->loop == NULL || reactor->shard == NULL ||
-        reactor->control_descriptor < 0) {
+    if (reactor->open_pins == NULL || reactor->command_stats == NULL || reactor->loop == NULL ||
+        reactor->shard == NULL || reactor->control_descriptor < 0) {
         goto no_memory;
     }
     reactor->control_watch =
@@ -540,6 +583,8 @@ void reactor_destroy(struct reactor **reactor_p)
     batch_pool_fini(reactor);
     pin_mail_fini(reactor);
     free(reactor->open_pins);
+    free(reactor->command_stats);
+    slowlog_fini(&reactor->slowlog);
     chunk_pool_fini(&reactor->chunks);
     shard_destroy(&reactor->shard);
     loop_destroy(&reactor->loop);

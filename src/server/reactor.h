@@ -13,8 +13,11 @@
 #include "net/chunk.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
+#include "server/command_stats.h"
+#include "server/latency.h"
 #include "server/server.h"
 #include "server/settings.h"
+#include "server/slowlog.h"
 #include "store/shard.h"
 
 #include <pthread.h>
@@ -34,7 +37,9 @@ struct conn;
 #define REACTOR_ORDER_CLOSE (1ULL << 10)
 #define REACTOR_ORDER_LEAVE (1ULL << 20)
 
+struct conn;
 struct reactor;
+struct request;
 
 struct loop_listener {
     struct reactor *reactor; /* borrowed */
@@ -55,7 +60,7 @@ enum reactor_mail {
 /* What a reactor counts; summed over reactors when somebody asks. */
 struct reactor_metrics {
     struct metric connections_now, connections_total, connections_rejected;
-    struct metric commands, command_errors, bytes_in, bytes_out;
+    struct metric commands, bytes_in, bytes_out;
     struct metric upload_bytes, copied_bytes;
     struct metric uploads_short_bytes, uploads_long_bytes; /* declared by uploads under way */
     struct metric uploads_waiting;
@@ -115,6 +120,9 @@ struct reactor {
     bool making_room;            /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;
+    struct command_stats *command_stats; /* owned */
+    struct slowlog slowlog;
+    struct latency latency;
     struct log_limit log_limit;
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */
     uint64_t leased_bytes; /* by the answers of this turn */
@@ -132,6 +140,9 @@ struct reactor {
 struct reactor *reactor_create(struct server *server, uint32_t index, char *error,
                                size_t error_capacity);
 void reactor_destroy(struct reactor **reactor_p);
+/* A request is answered: is it one for SLOWLOG or LATENCY? */
+void reactor_note_request(struct reactor *reactor, const struct conn *conn,
+                          const struct request *request);
 /* Does what there is to do, once. may_wait: sleeps when that is nothing. The thread's own, or a test's
  * that has no threads. */
 void reactor_turn(struct reactor *reactor, bool may_wait);

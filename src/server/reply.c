@@ -69,6 +69,8 @@ void reply_error(struct conn *conn, const char *text)
     if (slice.length_bytes > ERROR_BYTES_MAX) {
         slice.length_bytes = ERROR_BYTES_MAX;
     }
+    conn->error_replies++;
+    command_stats_error(conn->reactor->command_stats, text);
     if (!conn->muted) {
         uint8_t *to = output_reserve(&conn->output, slice.length_bytes + 3);
         if (to != NULL) {

@@ -1,6 +1,7 @@
 #include "server/serve.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/handlers.h"
@@ -178,15 +179,16 @@ static void answer(struct conn *conn, struct request *request)
 {
     struct reactor *reactor = conn->reactor;
     bool skip = conn->reply_skip;
+    uint64_t errors = conn->error_replies;
     conn->muted = conn->reply_off || skip;
     if (request->refusal != REFUSAL_NONE) {
-        metric_add(&reactor->metrics.command_errors, 1);
         refuse_request(conn, request);
         request->more = false;
     } else {
         handlers_find(request->command->id)->reply(conn, request);
     }
     conn->muted = false;
+    request->failed = conn->error_replies > errors;
     if (!request->more) {
         conn->reply_skip = (skip ? false : conn->reply_skip) || conn->skip_armed;
         conn->skip_armed = false;
@@ -211,9 +213,44 @@ static void drop_unanswered(struct reactor *reactor, struct batch *batch)
     batch->request_first = batch->request_count;
 }
 
-/* Answers what was planned; the batch's next round begins behind it. */
-static void answer_planned(struct conn *conn, struct batch *batch)
+/* The round took so long: each of the requests from first on that were answered in it has its share,
+ * and so has the one that needs another round. */
+static void account(struct conn *conn, struct batch *batch, uint32_t first, int64_t elapsed_ns)
 {
+    struct command_stats *stats = conn->reactor->command_stats;
+    const struct settings *settings = &conn->reactor->settings;
+    uint32_t end = batch->request_first;
+    bool watched =
+        settings->slowlog_log_slower_than >= 0 || settings->latency_monitor_threshold > 0;
+    uint64_t share;
+    if (end < batch->request_planned && batch->requests[end].more) {
+        end++;
+    }
+    if (end == first) {
+        return;
+    }
+    share = (uint64_t)elapsed_ns / (end - first);
+    for (uint32_t i = first; i < end; i++) {
+        struct request *request = &batch->requests[i];
+        request->spent_ns += share;
+        if (request->more || request->command == NULL) {
+            continue;
+        }
+        if (request->refusal > REFUSAL_TEXT) {
+            command_stats_rejected(stats, request->command->id);
+            continue;
+        }
+        command_stats_ran(stats, request->command->id, request->spent_ns, request->failed);
+        if (watched) {
+            reactor_note_request(conn->reactor, conn, request);
+        }
+    }
+}
+
+/* Answers what was planned; the batch's next round begins behind it. */
+static void answer_planned(struct conn *conn, struct batch *batch, int64_t start_ns)
+{
+    uint32_t first = batch->request_first;
     while (batch->request_first < batch->request_planned) {
         struct request *request = &batch->requests[batch->request_first];
         if (conn->closing) {
@@ -226,6 +263,8 @@ static void answer_planned(struct conn *conn, struct batch *batch)
         }
         batch->request_first++;
     }
+    account(conn, batch, first, batch->round_ns + clock_mono_ns() - start_ns);
+    batch->round_ns = 0;
     batch_drop_results(conn->reactor, batch);
 }
 
@@ -235,6 +274,7 @@ static bool run(struct conn *conn)
 {
     struct batch *batch = conn->batch;
     while (batch->request_first < batch->request_count) {
+        int64_t start_ns = clock_mono_ns();
         if (conn->output.pending_bytes > CONN_OUTPUT_HIGH_BYTES) {
             return false;
         }
@@ -243,9 +283,10 @@ static bool run(struct conn *conn)
         (void)batch_dispatch(conn->reactor, batch);
         batch->waiting--;
         if (batch->waiting > 0) {
+            batch->round_ns = clock_mono_ns() - start_ns;
             return false;
         }
-        answer_planned(conn, batch);
+        answer_planned(conn, batch, start_ns);
     }
     return true;
 }
@@ -307,7 +348,7 @@ void serve_batch_done(struct conn *conn)
         upload_reserved(conn, &op);
         return;
     }
-    answer_planned(conn, batch);
+    answer_planned(conn, batch, clock_mono_ns());
     (void)serve_batch(conn);
 }
 

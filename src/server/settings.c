@@ -15,6 +15,7 @@
 enum kind {
     KIND_NUMBER,
     KIND_BYTES,
+    KIND_SIGNED,
     KIND_SWITCH,
     KIND_TEXT,
     KIND_CHOICE,
@@ -44,6 +45,16 @@ static const struct row ROWS[] = {
 #define BYTES(field, name, initial, minimum, maximum, changes, help)                      \
     {KIND_BYTES, name, offsetof(struct settings, field), initial, minimum, maximum, NULL, \
      changes,    help},
+#define SIGNED(field, name, initial, minimum, maximum, changes, help) \
+    {KIND_SIGNED,                                                     \
+     name,                                                            \
+     offsetof(struct settings, field),                                \
+     initial,                                                         \
+     (uint64_t)(minimum),                                             \
+     (uint64_t)(maximum),                                             \
+     NULL,                                                            \
+     changes,                                                         \
+     help},
 #define SWITCH(field, name, initial, changes, help) \
     {KIND_SWITCH, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #define TEXT(field, name, initial, changes, help) \
@@ -55,6 +66,7 @@ static const struct row ROWS[] = {
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
+#undef SIGNED
 #undef SWITCH
 #undef TEXT
 #undef CHOICE
@@ -142,6 +154,15 @@ static bool set_field(struct settings *settings, const struct row *row, struct s
     case KIND_NUMBER:
     case KIND_BYTES:
         return set_number(settings, row, value);
+    case KIND_SIGNED: {
+        int64_t number;
+        if (!slice_to_i64(value, &number) || number < (int64_t)row->minimum ||
+            number > (int64_t)row->maximum) {
+            return false;
+        }
+        memcpy(field_of(settings, row), &number, sizeof(number));
+        return true;
+    }
     case KIND_SWITCH: {
         bool on = slice_equal_nocase(value, "yes");
         if (!on && !slice_equal_nocase(value, "no")) {
@@ -174,6 +195,10 @@ static void allowed_text(const struct row *row, char *text, size_t capacity)
         number_format_bytes(high, sizeof(high), row->maximum);
         (void)snprintf(text, capacity, "a size from %s to %s, such as 512mb or 4gb%s", low, high,
                        strcmp(row->initial, "0") == 0 ? ", or 0 for automatic" : "");
+        return;
+    case KIND_SIGNED:
+        (void)snprintf(text, capacity, "a number from %lld to %lld", (long long)row->minimum,
+                       (long long)row->maximum);
         return;
     case KIND_SWITCH:
         (void)snprintf(text, capacity, "yes or no");
@@ -248,6 +273,10 @@ void settings_value(const struct settings *settings, unsigned index, char *value
     case KIND_BYTES:
         memcpy(&number, field, sizeof(number));
         (void)snprintf(value, SETTINGS_TEXT_BYTES, "%llu", (unsigned long long)number);
+        return;
+    case KIND_SIGNED:
+        memcpy(&number, field, sizeof(number));
+        (void)snprintf(value, SETTINGS_TEXT_BYTES, "%lld", (long long)number);
         return;
     case KIND_SWITCH:
         memcpy(&on, field, sizeof(on));

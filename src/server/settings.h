@@ -15,6 +15,7 @@
 struct settings {
 #define NUMBER(field, name, initial, minimum, maximum, changes, help) uint64_t field;
 #define BYTES(field, name, initial, minimum, maximum, changes, help)  uint64_t field;
+#define SIGNED(field, name, initial, minimum, maximum, changes, help) int64_t field;
 #define SWITCH(field, name, initial, changes, help)                   bool field;
 #define TEXT(field, name, initial, changes, help)                     char field[SETTINGS_TEXT_BYTES];
 #define CHOICE(field, name, initial, words, changes, help)            char field[SETTINGS_TEXT_BYTES];
@@ -22,6 +23,7 @@ struct settings {
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
+#undef SIGNED
 #undef SWITCH
 #undef TEXT
 #undef CHOICE
