@@ -28,14 +28,14 @@ void command_stats_reset(struct command_stats *stats)
     memset(stats, 0, sizeof(*stats));
 }
 
-void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t nanoseconds,
-                       bool failed)
+void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t calls,
+                       uint64_t nanoseconds, bool failed)
 {
     struct command_stat *stat = &stats->commands[id];
-    stat->calls++;
-    stat->nanoseconds += nanoseconds;
-    stat->failed += failed;
-    stat->buckets[bucket_of(nanoseconds / 1000)]++;
+    stat->calls += calls;
+    stat->nanoseconds += calls * nanoseconds;
+    stat->failed += failed ? calls : 0;
+    stat->buckets[bucket_of(nanoseconds / 1000)] += calls;
 }
 
 void command_stats_rejected(struct command_stats *stats, enum command_id id)

@@ -31,8 +31,9 @@ struct command_stats {
 };
 
 void command_stats_reset(struct command_stats *stats);
-void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t nanoseconds,
-                       bool failed);
+/* calls of one command that took nanoseconds each. */
+void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t calls,
+                       uint64_t nanoseconds, bool failed);
 void command_stats_rejected(struct command_stats *stats, enum command_id id);
 /* The text of an error reply, without '-'. */
 void command_stats_error(struct command_stats *stats, const char *text);

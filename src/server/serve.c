@@ -213,36 +213,67 @@ static void drop_unanswered(struct reactor *reactor, struct batch *batch)
     batch->request_first = batch->request_count;
 }
 
-/* The round took so long: each of the requests from first on that were answered in it has its share,
- * and so has the one that needs another round. */
-static void account(struct conn *conn, struct batch *batch, uint32_t first, int64_t elapsed_ns)
+/* What one request of a round adds to the statistics; nothing while it needs another round. */
+static void account_one(struct conn *conn, struct request *request, uint64_t share_ns)
 {
     struct command_stats *stats = conn->reactor->command_stats;
     const struct settings *settings = &conn->reactor->settings;
+    request->spent_ns += share_ns;
+    if (request->more || request->command == NULL) {
+        return;
+    }
+    if (request->refusal > REFUSAL_TEXT) {
+        command_stats_rejected(stats, request->command->id);
+        return;
+    }
+    command_stats_ran(stats, request->command->id, 1, request->spent_ns, request->failed);
+    if (settings->slowlog_log_slower_than >= 0 || settings->latency_monitor_threshold > 0) {
+        reactor_note_request(conn->reactor, conn, request);
+    }
+}
+
+/* Nothing happened but what happens nearly always. */
+static bool is_plain(const struct request *request)
+{
+    return request->refusal == REFUSAL_NONE && !request->failed && !request->more &&
+           request->spent_ns == 0;
+}
+
+/* The round took so long: each of the requests from first on that were answered in it has its share,
+ * and so has the one that needs another round. Rows of the same command are counted at once, if
+ * nobody wants to know of any: a pipeline costs little more than a single request. */
+static void account(struct conn *conn, struct batch *batch, uint32_t first, int64_t elapsed_ns)
+{
+    const struct settings *settings = &conn->reactor->settings;
     uint32_t end = batch->request_first;
-    bool watched =
-        settings->slowlog_log_slower_than >= 0 || settings->latency_monitor_threshold > 0;
-    uint64_t share;
+    uint64_t share_ns;
+    uint64_t noticed_us = settings->slowlog_log_slower_than >= 0
+                              ? (uint64_t)settings->slowlog_log_slower_than
+                              : UINT64_MAX;
     if (end < batch->request_planned && batch->requests[end].more) {
         end++;
     }
     if (end == first) {
         return;
     }
-    share = (uint64_t)elapsed_ns / (end - first);
-    for (uint32_t i = first; i < end; i++) {
-        struct request *request = &batch->requests[i];
-        request->spent_ns += share;
-        if (request->more || request->command == NULL) {
-            continue;
+    share_ns = (uint64_t)elapsed_ns / (end - first);
+    if (settings->latency_monitor_threshold > 0 &&
+        settings->latency_monitor_threshold * 1000 < noticed_us) {
+        noticed_us = settings->latency_monitor_threshold * 1000;
+    }
+    for (uint32_t i = first; i < end;) {
+        const struct command *command = batch->requests[i].command;
+        uint32_t row = i;
+        while (row < end && batch->requests[row].command == command &&
+               is_plain(&batch->requests[row])) {
+            row++;
         }
-        if (request->refusal > REFUSAL_TEXT) {
-            command_stats_rejected(stats, request->command->id);
-            continue;
-        }
-        command_stats_ran(stats, request->command->id, request->spent_ns, request->failed);
-        if (watched) {
-            reactor_note_request(conn->reactor, conn, request);
+        if (row > i && share_ns / 1000 < noticed_us) {
+            command_stats_ran(conn->reactor->command_stats, command->id, row - i, share_ns, false);
+            i = row;
+        } else {
+            account_one(conn, &batch->requests[i], share_ns);
+            i++;
         }
     }
 }

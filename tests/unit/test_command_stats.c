@@ -28,8 +28,8 @@ static int tear_down(void **state)
 static void test_command_stats_count_calls_and_failures(void **state)
 {
     struct command_stats *stats = *state;
-    command_stats_ran(stats, COMMAND_GET, 1500, false);
-    command_stats_ran(stats, COMMAND_GET, 2500, true);
+    command_stats_ran(stats, COMMAND_GET, 1, 1500, false);
+    command_stats_ran(stats, COMMAND_GET, 1, 2500, true);
     command_stats_rejected(stats, COMMAND_SET);
     assert_int_equal(stats->commands[COMMAND_GET].calls, 2);
     assert_int_equal(stats->commands[COMMAND_GET].nanoseconds, 4000);
@@ -43,7 +43,7 @@ static void test_command_stats_percentiles_are_a_fifth_too_high_at_most(void **s
     struct command_stats *stats = *state;
     assert_true(command_stats_percentile(&stats->commands[COMMAND_GET], 50000) == 0);
     for (uint64_t microseconds = 1; microseconds <= 1000; microseconds++) {
-        command_stats_ran(stats, COMMAND_GET, microseconds * 1000, false);
+        command_stats_ran(stats, COMMAND_GET, 1, microseconds * 1000, false);
     }
     for (uint32_t percent = 1; percent <= 100; percent++) {
         double exact = percent * 10;
@@ -59,11 +59,11 @@ static void test_command_stats_bucket_limits_grow_and_hold(void **state)
         double limit = command_stats_bucket_limit_us(bucket);
         assert_true(limit >= command_stats_bucket_limit_us(bucket - 1));
         memset(&stats->commands[COMMAND_GET], 0, sizeof(stats->commands[COMMAND_GET]));
-        command_stats_ran(stats, COMMAND_GET, (uint64_t)limit * 1000 + 999, false);
+        command_stats_ran(stats, COMMAND_GET, 1, (uint64_t)limit * 1000 + 999, false);
         assert_int_equal(stats->commands[COMMAND_GET].buckets[bucket], 1);
     }
     memset(&stats->commands[COMMAND_GET], 0, sizeof(stats->commands[COMMAND_GET]));
-    command_stats_ran(stats, COMMAND_GET, UINT64_MAX, false);
+    command_stats_ran(stats, COMMAND_GET, 1, UINT64_MAX, false);
     assert_int_equal(stats->commands[COMMAND_GET].buckets[COMMAND_STATS_BUCKETS - 1], 1);
 }
 
@@ -91,7 +91,7 @@ static void test_command_stats_errors_beyond_the_table_are_counted_together(void
     assert_string_equal(stats->errors[COMMAND_STATS_ERRORS - 1].name, "ERRORSTATS_OVERFLOW");
     assert_int_equal(stats->errors[COMMAND_STATS_ERRORS - 1].count,
                      200 - (COMMAND_STATS_ERRORS - 1));
-    command_stats_ran(stats, COMMAND_GET, 1000, false);
+    command_stats_ran(stats, COMMAND_GET, 1, 1000, false);
     command_stats_add(sum, stats);
     command_stats_add(sum, stats);
     assert_int_equal(sum->errors_total, 400);
