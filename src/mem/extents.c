@@ -120,7 +120,7 @@ bool extents_take(struct extents *extents, uint32_t length, uint32_t *granule_p)
         extents_bin_remove(extents, granule);
     } else {
         uint32_t page = PAGES_NONE;
-        if (extents->is_kept_to_held || !pages_take(pages, &page)) {
+        if (extents->is_kept_to_held || !pages_take(pages, extents->node, &page)) {
             return false;
         }
         fills_insert(&extents->fills, page);

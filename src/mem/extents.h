@@ -18,6 +18,7 @@ struct extents {
     struct pages *pages;               /* borrowed */
     struct fills fills;                /* all pages held but the closed one */
     uint32_t page_count;               /* held now */
+    uint32_t node;                     /* whose pages are taken first */
     uint32_t closed_page;              /* nothing is taken from it; PAGES_NONE: there is none */
     bool is_kept_to_held;              /* no page is taken from the pool */
     uint64_t bins_used[EXTENTS_WORDS]; /* one bit a bin: not empty */

@@ -43,12 +43,13 @@ static void layout_give_pages(struct pages *pages, struct layout *layout)
     }
 }
 
-static bool layout_take_pages(struct pages *pages, size_t count, struct layout *layout)
+static bool layout_take_pages(const struct runs *runs, size_t count, struct layout *layout)
 {
+    struct pages *pages = runs_pages(runs);
     uint32_t *link = &layout->first_page;
     for (size_t index = 0; index < count; index++) {
         uint32_t page = PAGES_NONE;
-        if (!pages_take(pages, &page)) {
+        if (!pages_take(pages, runs_node(runs), &page)) {
             layout_give_pages(pages, layout);
             return false;
         }
@@ -192,7 +193,7 @@ enum kvasir_status layout_take(struct runs *runs, size_t length_bytes, struct la
     /* Not one page is touched for a value that cannot fit in what is free; and the pool, which all
      * cores share, is not looked at for a short one. */
     if (page_count > 0 &&
-        (page_count > pages_free_count(pages) || !layout_take_pages(pages, page_count, layout_p))) {
+        (page_count > pages_free_count(pages) || !layout_take_pages(runs, page_count, layout_p))) {
         return KVASIR_NO_MEMORY;
     }
     if (tail_bytes == 0) {

@@ -32,13 +32,20 @@ struct page {
  * power of two, 16 to 512 granules. All pages start free. NULL when out of memory. The bookkeeping
  * is memory that is first touched in use (pages_bookkeeping_bytes says how much it can become). */
 struct pages *pages_create(struct region *region, uint32_t page_bytes, uint32_t unit_bytes);
-/* The same with memory for the first present_count pages only; the others can be had later. */
-struct pages *pages_create_part(struct region *region, uint32_t page_bytes, uint32_t unit_bytes,
-                                uint32_t present_count);
+
+struct pages_config {
+    struct region *region; /* borrowed; outlives the pool */
+    uint32_t page_bytes, unit_bytes;
+    uint32_t present_count; /* pages that have memory; the others can be had later */
+    uint32_t node_count;    /* memory nodes that they are spread over (region_spread) */
+};
+/* The same with less than the whole region, or on several nodes. */
+struct pages *pages_create_with(const struct pages_config *config);
 void pages_destroy(struct pages **pages_p);
 
-/* False: none is free. The caller owns the page until it gives it back. */
-ATTR_MUST_USE bool pages_take(struct pages *pages, uint32_t *page_p);
+/* One of the node's if there is one, else another's. False: none is free. The caller owns the page until
+ * it gives it back. */
+ATTR_MUST_USE bool pages_take(struct pages *pages, uint32_t node, uint32_t *page_p);
 void pages_give(struct pages *pages, uint32_t page);
 
 /* A free page's memory goes back to the kernel, if that takes it (region_release); the page cannot be
@@ -49,6 +56,8 @@ ATTR_MUST_USE bool pages_retire(struct pages *pages);
 ATTR_MUST_USE bool pages_restore(struct pages *pages, bool fill);
 
 struct page *pages_find(const struct pages *pages, uint32_t page);
+/* The node that the page's memory was asked from. */
+uint32_t pages_node(const struct pages *pages, uint32_t page);
 uint8_t *pages_address(const struct pages *pages, uint32_t page);
 uint8_t *pages_base(const struct pages *pages);
 uint32_t pages_page_bytes(const struct pages *pages);

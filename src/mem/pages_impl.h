@@ -3,6 +3,7 @@
  * their records in it, and addresses are computed inline. A granule's record belongs to the shard
  * that took its page. */
 
+#include "mem/numa.h"
 #include "mem/pages.h"
 
 #include <stddef.h>
@@ -34,18 +35,20 @@ _Static_assert(sizeof(struct granule) == 24, "bookkeeping is 0.6 % of payload, n
 struct stack;
 
 struct pages {
-    uint8_t *base;            /* borrowed from the region */
-    struct page *pages;       /* owned; one a page */
-    struct granule *granules; /* owned; granules_per_page for each page */
-    struct region *region;    /* borrowed */
-    struct stack *free_pages; /* owned */
-    struct stack *absent;     /* owned; retired pages that have no memory */
-    struct stack *unreleased; /* owned; retired pages that still have it */
+    uint8_t *base;                            /* borrowed from the region */
+    struct page *pages;                       /* owned; one a page */
+    struct granule *granules;                 /* owned; granules_per_page for each page */
+    struct region *region;                    /* borrowed */
+    struct stack *free_pages[NUMA_NODES_MAX]; /* owned; by node */
+    struct stack *absent;                     /* owned; retired pages that have no memory */
+    struct stack *unreleased;                 /* owned; retired pages that still have it */
     uint32_t page_bytes;
     uint32_t page_shift;
     uint32_t unit_bytes;
     uint32_t unit_shift;
     uint32_t count;
+    uint32_t node_count;
+    uint32_t node_pages; /* so many pages in a row are of one node */
     uint32_t granules_per_page;
     uint32_t granules_shift; /* pool-wide granule number = page << granules_shift | granule */
 };

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/fault.h"
 #include "base/number.h"
+#include "mem/numa.h"
 #include "mem/region_limits.h"
 #include "mem/region_populate.h"
 
@@ -192,6 +193,27 @@ static enum kvasir_status region_acquire(struct region *region, const struct reg
     return KVASIR_OK;
 }
 
+size_t region_node_bytes(size_t size_bytes, uint32_t node_count)
+{
+    size_t part_bytes = (size_bytes + node_count - 1) / node_count;
+    return (part_bytes + REGION_ALIGN_BYTES - 1) / REGION_ALIGN_BYTES * REGION_ALIGN_BYTES;
+}
+
+/* Where the kernel refuses, memory comes from the node of whoever touches it first. */
+static void region_spread(const struct region *region, const struct region_config *config)
+{
+    const struct numa *numa = config->numa;
+    if (numa == NULL || numa->node_count == 1) {
+        return;
+    }
+    size_t part_bytes = region_node_bytes(config->size_bytes, numa->node_count);
+    for (size_t offset = 0, part = 0; offset < region->size_bytes; offset += part_bytes, part++) {
+        size_t left_bytes = region->size_bytes - offset;
+        (void)numa_bind(numa, (uint32_t)(part % numa->node_count), region->base + offset,
+                        left_bytes < part_bytes ? left_bytes : part_bytes);
+    }
+}
+
 static enum kvasir_status region_finish(struct region *region, const struct region_config *config,
                                         const struct region_error *error)
 {
@@ -260,6 +282,7 @@ enum kvasir_status region_create(const struct region_config *config, char *error
         status = region_acquire(region, config, &where);
     }
     if (status == KVASIR_OK) {
+        region_spread(region, config);
         status = region_finish(region, config, &where);
     }
     if (status != KVASIR_OK) {

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct numa;
 struct region;
 
 /* How the pages came out; shown in the log and in INFO. */
@@ -26,9 +27,11 @@ struct region_config {
     const char *name;     /* of the memfd; borrowed for the call */
     size_t size_bytes;    /* multiple of 2 MiB */
     size_t reserve_bytes; /* address space to grow into, with size_bytes; multiple of 2 MiB or 0 */
-    bool shared;          /* memfd that others may map; else private anonymous memory */
-    bool huge_try;        /* try hugetlbfs first, then advise transparent huge pages */
-    bool populate;        /* touch every page now, so that no write ever waits for one */
+    const struct numa
+        *numa;     /* nodes that it is spread over; borrowed for the call; NULL: no matter */
+    bool shared;   /* memfd that others may map; else private anonymous memory */
+    bool huge_try; /* try hugetlbfs first, then advise transparent huge pages */
+    bool populate; /* touch every page now, so that no write ever waits for one */
     unsigned populate_threads; /* 0: one per available core */
     region_progress_fn
         *progress; /* may be NULL; called from the calling thread about every second */
@@ -44,6 +47,10 @@ struct region_config {
 ATTR_MUST_USE enum kvasir_status region_create(const struct region_config *config, char *error,
                                                size_t error_capacity, struct region **region_p);
 void region_destroy(struct region **region_p);
+
+/* So much in a row comes from one node, the next from the next, and so on, when the first size_bytes are
+ * spread evenly. A multiple of 2 MiB. */
+size_t region_node_bytes(size_t size_bytes, uint32_t node_count);
 
 uint8_t *region_base(const struct region *region);
 /* All that is mapped: with the reserve where there is one. There is none with hugetlbfs pages, which the

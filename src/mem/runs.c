@@ -495,6 +495,16 @@ size_t runs_rounded_bytes(const struct runs *runs, size_t length_bytes)
     return (size_t)units << runs->pages->unit_shift;
 }
 
+void runs_set_node(struct runs *runs, uint32_t node)
+{
+    runs->extents.node = node;
+}
+
+uint32_t runs_node(const struct runs *runs)
+{
+    return runs->extents.node;
+}
+
 struct pages *runs_pages(const struct runs *runs)
 {
     return runs->pages;

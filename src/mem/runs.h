@@ -61,6 +61,9 @@ static inline uint8_t *runs_address(const struct pages *pages, struct run run)
 /* What a run of this length would take now, bytes. */
 size_t runs_rounded_bytes(const struct runs *runs, size_t length_bytes);
 
+/* Pages are taken from this memory node first (0 when nothing is said). */
+void runs_set_node(struct runs *runs, uint32_t node);
+uint32_t runs_node(const struct runs *runs);
 struct pages *runs_pages(const struct runs *runs);
 
 /* Memory of the pages held that no run takes. */

@@ -49,22 +49,31 @@ uint32_t cores_available(void)
     return count > 0 ? count : 1;
 }
 
+uint32_t cores_at(uint32_t index)
+{
+    cpu_set_t allowed;
+    uint32_t seen = 0;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+        return 0;
+    }
+    for (uint32_t core = 0; core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, &allowed) && seen++ == index) {
+            return core;
+        }
+    }
+    return 0;
+}
+
 void cores_pin(pthread_t thread, uint32_t index, uint32_t count)
 {
     cpu_set_t allowed;
     cpu_set_t one;
-    uint32_t seen = 0;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
         (uint32_t)CPU_COUNT(&allowed) < count) {
         return;
     }
     CPU_ZERO(&one);
-    for (int core = 0; core < CPU_SETSIZE; core++) {
-        if (CPU_ISSET(core, &allowed) && seen++ == index) {
-            CPU_SET(core, &one);
-            break;
-        }
-    }
+    CPU_SET(cores_at(index), &one);
     if (pthread_setaffinity_np(thread, sizeof(one), &one) != 0) {
         log_warn("reactor %u cannot be bound to a core", index);
     }

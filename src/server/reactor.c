@@ -7,6 +7,7 @@
 #include "server/batch.h"
 #include "server/conn.h"
 #include "server/conn_end.h"
+#include "server/cores.h"
 #include "server/output_limit.h"
 #include "server/pin_mail.h"
 #include "server/resize.h"
@@ -469,6 +470,7 @@ static struct shard *make_shard(struct reactor *reactor)
     struct shard_config config = {
         .index = reactor->index,
         .shard_count = reactor->server->reactor_count,
+        .node = numa_find_core(&reactor->server->numa, cores_at(reactor->index)),
         .payload = reactor->server->payload,
         .metadata = reactor->server->metadata,
         .policy = policy_find(settings->maxmemory_policy), /* noeviction is none's name */

@@ -138,6 +138,7 @@ static bool make_metadata(struct server *server, const struct shares *shares, ch
 {
     struct region_config config = {.name = "kvasir-metadata",
                                    .size_bytes = shares->metadata_bytes,
+                                   .numa = &server->numa,
                                    .reserve_bytes = reserve_of_metadata(&server->settings),
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate};
@@ -145,8 +146,14 @@ static bool make_metadata(struct server *server, const struct shares *shares, ch
         return false;
     }
     server->metadata_pages = (uint32_t)(shares->metadata_bytes / SERVER_METADATA_PAGE_BYTES);
-    server->metadata = pages_create_part(server->metadata_region, SERVER_METADATA_PAGE_BYTES,
-                                         SERVER_METADATA_UNIT_BYTES, server->metadata_pages);
+    const struct pages_config pages_config = {
+        .region = server->metadata_region,
+        .page_bytes = SERVER_METADATA_PAGE_BYTES,
+        .unit_bytes = SERVER_METADATA_UNIT_BYTES,
+        .present_count = server->metadata_pages,
+        .node_count = server->numa.node_count,
+    };
+    server->metadata = pages_create_with(&pages_config);
     (void)snprintf(error, error_capacity, "out of memory for the tables of metadata pages");
     return server->metadata != NULL;
 }
@@ -171,6 +178,7 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
      * for the kernel's copies of 1 MiB values. Shared only if somebody may map it. */
     struct region_config config = {.name = "kvasir-payload",
                                    .size_bytes = size_bytes,
+                                   .numa = &server->numa,
                                    .reserve_bytes =
                                        reserve_of_payload(&server->settings, size_bytes),
                                    .shared = offers_shm(&server->settings),
@@ -180,9 +188,14 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
     if (region_create(&config, error, error_capacity, &server->payload_region) != KVASIR_OK) {
         return false;
     }
-    server->payload = pages_create_part(server->payload_region, SERVER_PAYLOAD_PAGE_BYTES,
-                                        SERVER_PAYLOAD_UNIT_BYTES,
-                                        (uint32_t)(size_bytes / SERVER_PAYLOAD_PAGE_BYTES));
+    const struct pages_config pages_config = {
+        .region = server->payload_region,
+        .page_bytes = SERVER_PAYLOAD_PAGE_BYTES,
+        .unit_bytes = SERVER_PAYLOAD_UNIT_BYTES,
+        .present_count = (uint32_t)(size_bytes / SERVER_PAYLOAD_PAGE_BYTES),
+        .node_count = server->numa.node_count,
+    };
+    server->payload = pages_create_with(&pages_config);
     (void)snprintf(error, error_capacity, "out of memory for the tables of payload pages");
     return server->payload != NULL;
 }
@@ -302,6 +315,7 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
         return KVASIR_NO_MEMORY;
     }
     server->settings = *settings;
+    numa_read(&server->numa, "");
     server->unix_listener = -1;
     server->done_descriptor = eventfd(0, EFD_CLOEXEC);
     server->start_wall_ms = now.wall_ms;

@@ -3,6 +3,7 @@
  * they run (but for what is said to be safe), torn down by main after they have ended. Owns the
  * payload and metadata memory, the mailbox and the listening sockets. */
 
+#include "mem/numa.h"
 #include "mem/pages.h"
 #include "mem/region.h"
 #include "net/mailbox.h"
@@ -40,6 +41,7 @@ struct server {
     char config_file[256];
     int64_t start_wall_ms;
     int64_t start_mono_us;
+    struct numa numa;           /* memory nodes */
     uint64_t fixed_bytes;       /* of maxmemory at the start: all but payload and its tables */
     uint32_t metadata_pages;    /* at the start */
     uint64_t buffer_chunks_max; /* per reactor */

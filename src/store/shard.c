@@ -53,6 +53,8 @@ struct shard *shard_create(const struct shard_config *config)
         goto fini_meta;
     }
     runs_keep_owners(shard->payload, shard->meta.runs);
+    runs_set_node(shard->payload, config->node);
+    runs_set_node(shard->meta.runs, config->node);
     if (!index_init(&shard->index, pages_base(config->metadata), shard_values_max(config))) {
         goto destroy_payload;
     }

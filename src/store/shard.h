@@ -55,7 +55,8 @@ struct shard;
 struct shard_config {
     uint32_t index; /* of this shard; part of grant ids */
     uint32_t shard_count;
-    struct pages *payload;           /* borrowed; common to all shards */
+    uint32_t node;         /* memory node that this shard's thread is on, as the pools count them */
+    struct pages *payload; /* borrowed; common to all shards */
     struct pages *metadata;          /* borrowed; common to all shards; private memory */
     const struct policy_ops *policy; /* NULL: never evict */
     uint64_t value_bytes_max;  /* longer values are TOO_LARGE; the pool's size bounds it, too */

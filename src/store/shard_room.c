@@ -62,7 +62,7 @@ static uint32_t shard_room_hoard(struct shard *shard, uint32_t page_count)
     struct pages *pages = shard->config.payload;
     uint32_t page;
     shard->hoard_us = shard->now.mono_us;
-    while (shard->hoard_count < page_count && pages_take(pages, &page)) {
+    while (shard->hoard_count < page_count && pages_take(pages, shard->config.node, &page)) {
         pages_find(pages, page)->next = shard->hoard_first;
         shard->hoard_first = page;
         shard->hoard_count++;

@@ -65,8 +65,9 @@ def test_maxmemory_follows_config_set_under_load(start, reactors):
         assert connection("CONFIG", "SET", "maxmemory", "128mb") == "OK"
         kvserver.wait_until(lambda: follows(server, 128 * MIB), "payload to shrink", 60)
         # The kernel has it back, and what is left works.
-        assert server.resident_bytes() < full_bytes - 300 * MIB
-        assert server.resident_bytes() < 1.02 * 128 * MIB + 24 * MIB  # code and libraries
+        if not kvserver.SANITIZE:  # they take much memory of their own
+            assert server.resident_bytes() < full_bytes - 300 * MIB
+            assert server.resident_bytes() < 1.02 * 128 * MIB + 24 * MIB  # code and libraries
         count = writer.count
         kvserver.wait_until(lambda: writer.count > count + 20, "more values to be written", 60)
         assert connection("CONFIG", "SET", "maxmemory", "384mb") == "OK"
@@ -179,7 +180,8 @@ def test_payload_gives_way_to_a_long_request(start):
             "payload to give way",
             30,
         )
-        assert server.resident_bytes() < 1.02 * 256 * MIB + 24 * MIB  # code and libraries
+        if not kvserver.SANITIZE:
+            assert server.resident_bytes() < 1.02 * 256 * MIB + 24 * MIB  # code and libraries
         assert other("PING") == "PONG"
         connection.send(b"$7\r\nlong:%02d\r\n$%d\r\n%s\r\n" % (count - 1, MIB, value))
         assert connection.read() == "OK"

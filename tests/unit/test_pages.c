@@ -60,14 +60,14 @@ static void test_pages_take_hands_out_each_once(void **state)
     bool seen[PAGE_COUNT] = {false};
     uint32_t page = PAGES_NONE;
     for (uint32_t i = 0; i < PAGE_COUNT; i++) {
-        assert_true(pages_take(fixture->pages, &page));
+        assert_true(pages_take(fixture->pages, 0, &page));
         assert_true(page < PAGE_COUNT && !seen[page]);
         seen[page] = true;
         assert_ptr_equal(pages_address(fixture->pages, page),
                          region_base(fixture->region) + (size_t)page * PAGE_BYTES);
         memset(pages_address(fixture->pages, page), (int)page, PAGE_BYTES);
     }
-    assert_false(pages_take(fixture->pages, &page));
+    assert_false(pages_take(fixture->pages, 0, &page));
     assert_int_equal(pages_free_count(fixture->pages), 0);
 }
 
@@ -76,14 +76,14 @@ static void test_pages_give_makes_page_free_again(void **state)
     const struct fixture *fixture = *state;
     uint32_t page = PAGES_NONE;
     uint32_t again = PAGES_NONE;
-    assert_true(pages_take(fixture->pages, &page));
+    assert_true(pages_take(fixture->pages, 0, &page));
     pages_find(fixture->pages, page)->next = 3;
     pages_find(fixture->pages, page)->used_granules = 7;
 
     pages_give(fixture->pages, page);
 
     assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
-    assert_true(pages_take(fixture->pages, &again));
+    assert_true(pages_take(fixture->pages, 0, &again));
     assert_int_equal(pages_find(fixture->pages, again)->next, PAGES_NONE);
     assert_int_equal(pages_find(fixture->pages, again)->prev, PAGES_NONE);
     assert_int_equal(pages_find(fixture->pages, again)->used_granules, 0);
@@ -94,7 +94,7 @@ static void test_pages_take_failing_leaves_output_alone(void **state)
     const struct fixture *fixture = *state;
     uint32_t page = 42;
     fault_arm("pages_take", 1, 1);
-    assert_false(pages_take(fixture->pages, &page));
+    assert_false(pages_take(fixture->pages, 0, &page));
     assert_int_equal(page, 42);
     assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
 }
@@ -118,7 +118,7 @@ static void test_pages_retired_are_not_taken_and_come_back(void **state)
 {
     struct fixture *fixture = *state;
     uint32_t page = PAGES_NONE;
-    assert_true(pages_take(fixture->pages, &page));
+    assert_true(pages_take(fixture->pages, 0, &page));
     memset(pages_address(fixture->pages, page), 1, PAGE_BYTES);
     pages_give(fixture->pages, page);
     for (uint32_t i = 0; i < PAGE_COUNT; i++) {
@@ -126,7 +126,7 @@ static void test_pages_retired_are_not_taken_and_come_back(void **state)
         assert_true(pages_retire(fixture->pages));
     }
     assert_false(pages_retire(fixture->pages));
-    assert_false(pages_take(fixture->pages, &page));
+    assert_false(pages_take(fixture->pages, 0, &page));
     assert_int_equal(pages_count(fixture->pages), PAGE_COUNT);
     fault_arm("region_fill", 1, 1);
     assert_false(pages_restore(fixture->pages, true));
@@ -136,7 +136,7 @@ static void test_pages_retired_are_not_taken_and_come_back(void **state)
     }
     assert_false(pages_restore(fixture->pages, true));
     assert_int_equal(pages_free_count(fixture->pages), PAGE_COUNT);
-    assert_true(pages_take(fixture->pages, &page));
+    assert_true(pages_take(fixture->pages, 0, &page));
     /* The kernel took the memory back, so another comes clean. */
     assert_int_equal(pages_unreleased_count(fixture->pages), 0);
     assert_int_equal(*pages_address(fixture->pages, page), 0);
@@ -162,7 +162,7 @@ static void *take_and_give(void *argument)
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint32_t held[2];
         uint32_t count = 0;
-        while (count < 2 && pages_take(pages, &held[count])) {
+        while (count < 2 && pages_take(pages, 0, &held[count])) {
             memcpy(pages_address(pages, held[count]), &mark, sizeof(mark));
             pages_find(pages, held[count])->used_units = (uint32_t)mark;
             count++;
