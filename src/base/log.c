@@ -49,6 +49,17 @@ void log_set_level(enum log_level level)
     atomic_store_explicit(&log_state.level, (int)level, memory_order_relaxed);
 }
 
+enum log_level log_level_of(const char *word)
+{
+    if (strcmp(word, "error") == 0) {
+        return LOG_ERROR;
+    }
+    if (strcmp(word, "warn") == 0) {
+        return LOG_WARN;
+    }
+    return strcmp(word, "debug") == 0 ? LOG_DEBUG : LOG_INFO;
+}
+
 bool log_enabled(enum log_level level)
 {
     return (int)level <= atomic_load_explicit(&log_state.level, memory_order_relaxed);

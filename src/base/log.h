@@ -23,6 +23,8 @@ enum log_level {
 bool log_setup(enum log_level level, const char *path);
 void log_set_level(enum log_level level);
 bool log_enabled(enum log_level level);
+/* The level that "error", "warn" or "debug" names; any other word is info. */
+enum log_level log_level_of(const char *word);
 
 /* "2026-01-31 12:00:00.123 W thread-name message". Lines over 1 KiB are cut. */
 void log_line(enum log_level level, const char *format, ...) ATTR_PRINTF(2, 3);

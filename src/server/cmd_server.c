@@ -135,17 +135,6 @@ void cmd_server_reply_config_get(struct conn *conn, struct request *request)
     }
 }
 
-static enum log_level level_of(const char *word)
-{
-    if (strcmp(word, "error") == 0) {
-        return LOG_ERROR;
-    }
-    if (strcmp(word, "warn") == 0) {
-        return LOG_WARN;
-    }
-    return strcmp(word, "debug") == 0 ? LOG_DEBUG : LOG_INFO;
-}
-
 /* Applies the pairs; false: error says why not, and some may have been applied. */
 static bool apply_pairs(struct settings *settings, const struct request *request, char *error,
                         size_t error_capacity)
@@ -164,9 +153,11 @@ static bool apply_pairs(struct settings *settings, const struct request *request
 static void config_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
     char error[GATHER_ARGUMENT_BYTES];
-    (void)index;
     check(apply_pairs(&reactor->settings, gather->pointer, error, sizeof(error)));
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
+    if (index == gather->origin) {
+        log_set_level(log_level_of(reactor->settings.loglevel));
+    }
 }
 
 void cmd_server_plan_config_set(struct conn *conn, struct request *request)
@@ -203,7 +194,6 @@ void cmd_server_reply_config_set(struct conn *conn, struct request *request)
     if (request->gather->pointer == NULL) {
         reply_errorf(conn, "ERR CONFIG SET failed - %s", (const char *)request->gather->argument);
     } else {
-        log_set_level(level_of(conn->reactor->settings.loglevel));
         reply_ok(conn);
     }
     gather_destroy(&request->gather);

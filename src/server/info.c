@@ -1,18 +1,16 @@
 #include "server/info.h"
 
-#include "base/number.h"
+#include "base/copy.h"
 #include "plug/loader.h"
 #include "server/conn.h"
+#include "server/info_writer.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-#define LINE_BYTES_MAX 512
 
 void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
@@ -44,6 +42,7 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
         facts.databases[i].expiring = database.expiring_count;
         facts.databases[i].mean_ttl_ms = database.mean_ttl_ms;
     }
+    facts.copied_bytes = copy_payload_bytes() - reactor->copied_bytes_at_reset;
     if (gather_answer_add(&gather->answers[index], &facts, sizeof(facts))) {
         (void)gather_answer_add(&gather->answers[index], reactor->command_stats,
                                 sizeof(*reactor->command_stats));
@@ -99,11 +98,16 @@ static void add_up(struct conn *conn, const struct gather *gather, struct totals
 #define COUNTED(totals, field) \
     ((totals)->counted[offsetof(struct reactor_metrics, field) / sizeof(struct metric)])
 
+static uint64_t buffer_bytes(const struct totals *totals)
+{
+    return COUNTED(totals, chunks_taken) * sizeof(struct chunk) +
+           COUNTED(totals, long_request_bytes);
+}
+
 static uint64_t used_bytes(const struct totals *totals)
 {
-    return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes +
-           COUNTED(totals, chunks_taken) * sizeof(struct chunk) +
-           COUNTED(totals, long_request_bytes) + COUNTED(totals, staging_bytes);
+    return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes + buffer_bytes(totals) +
+           COUNTED(totals, staging_bytes);
 }
 
 uint64_t info_used_bytes(struct conn *conn, const struct gather *gather)
@@ -131,45 +135,7 @@ static uint64_t resident_bytes(void)
 
 /* ---- text ---- */
 
-struct writer {
-    struct conn *conn;
-    const struct totals *totals;
-    struct gather_answer *text;
-    bool failed;
-};
-
-static void line(struct writer *writer, const char *format, ...) ATTR_PRINTF(2, 3);
-static void line(struct writer *writer, const char *format, ...)
-{
-    char text[LINE_BYTES_MAX];
-    va_list arguments;
-    int length;
-    va_start(arguments, format);
-    length = vsnprintf(text, sizeof(text) - 2, format, arguments);
-    va_end(arguments);
-    if (length < 0) {
-        return;
-    }
-    if ((size_t)length > sizeof(text) - 3) {
-        length = (int)sizeof(text) - 3;
-    }
-    memcpy(text + length, "\r\n", 2);
-    writer->failed = !gather_answer_add(writer->text, text, (size_t)length + 2) || writer->failed;
-}
-
-static void number(struct writer *writer, const char *name, uint64_t value)
-{
-    line(writer, "%s:%llu", name, (unsigned long long)value);
-}
-
-static void human(struct writer *writer, const char *name, uint64_t value)
-{
-    char text[32];
-    number_format_bytes(text, sizeof(text), value);
-    line(writer, "%s:%s", name, text);
-}
-
-static void section_server(struct writer *writer)
+static void section_server(struct info_writer *writer)
 {
     const struct server *server = writer->conn->reactor->server;
     const struct moment *now = &writer->conn->reactor->now;
@@ -178,160 +144,235 @@ static void section_server(struct writer *writer)
     if (uname(&machine) != 0) {
         memset(&machine, 0, sizeof(machine));
     }
-    line(writer, "redis_version:%s", SERVER_REDIS_VERSION);
-    line(writer, "redis_git_sha1:00000000");
-    line(writer, "redis_git_dirty:0");
-    line(writer, "redis_build_id:0");
-    line(writer, "redis_mode:standalone");
-    line(writer, "os:%s %s %s", machine.sysname, machine.release, machine.machine);
-    line(writer, "arch_bits:64");
-    line(writer, "monotonic_clock:POSIX clock_gettime");
-    line(writer, "multiplexing_api:epoll");
-    line(writer, "atomicvar_api:c11-builtin");
-    line(writer, "gcc_version:%d.%d.%d", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
-    line(writer, "process_id:%d", (int)getpid());
-    line(writer, "process_supervised:no");
-    line(writer, "run_id:%s", server->run_id);
-    line(writer, "tcp_port:%u", (unsigned)server->port);
-    line(writer, "server_time_usec:%lld", (long long)now->wall_ms * 1000);
-    line(writer, "uptime_in_seconds:%lld", (long long)up_s);
-    line(writer, "uptime_in_days:%lld", (long long)(up_s / 86400));
-    line(writer, "hz:100");
-    line(writer, "configured_hz:100");
-    line(writer, "lru_clock:%lld", (long long)(now->wall_ms / 1000 % (1 << 24)));
-    line(writer, "executable:%s", server->executable);
-    line(writer, "config_file:%s", server->config_file);
-    line(writer, "io_threads_active:0");
-    line(writer, "kvasir_version:%s", SERVER_VERSION);
-    line(writer, "reactors:%u", server->reactor_count);
+    info_line(writer, "redis_version:%s", SERVER_REDIS_VERSION);
+    info_line(writer, "redis_git_sha1:00000000");
+    info_line(writer, "redis_git_dirty:0");
+    info_line(writer, "redis_build_id:0");
+    info_line(writer, "redis_mode:standalone");
+    info_line(writer, "os:%s %s %s", machine.sysname, machine.release, machine.machine);
+    info_line(writer, "arch_bits:64");
+    info_line(writer, "monotonic_clock:POSIX clock_gettime");
+    info_line(writer, "multiplexing_api:epoll");
+    info_line(writer, "atomicvar_api:c11-builtin");
+    info_line(writer, "gcc_version:%d.%d.%d", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+    info_line(writer, "process_id:%d", (int)getpid());
+    info_line(writer, "process_supervised:no");
+    info_line(writer, "run_id:%s", server->run_id);
+    info_line(writer, "tcp_port:%u", (unsigned)server->port);
+    info_line(writer, "server_time_usec:%lld", (long long)now->wall_ms * 1000);
+    info_line(writer, "uptime_in_seconds:%lld", (long long)up_s);
+    info_line(writer, "uptime_in_days:%lld", (long long)(up_s / 86400));
+    info_line(writer, "hz:100");
+    info_line(writer, "configured_hz:100");
+    info_line(writer, "lru_clock:%lld", (long long)(now->wall_ms / 1000 % (1 << 24)));
+    info_line(writer, "executable:%s", server->executable);
+    info_line(writer, "config_file:%s", server->config_file);
+    info_line(writer, "io_threads_active:0");
+    info_line(writer, "kvasir_version:%s", SERVER_VERSION);
+    info_line(writer, "reactors:%u", server->reactor_count);
 }
 
-static void section_clients(struct writer *writer)
+static void section_clients(struct info_writer *writer)
 {
-    number(writer, "connected_clients", COUNTED(writer->totals, connections_now));
-    number(writer, "cluster_connections", 0);
-    number(writer, "maxclients", writer->conn->reactor->settings.maxclients);
-    number(writer, "client_recent_max_input_buffer", 0);
-    number(writer, "client_recent_max_output_buffer", 0);
-    number(writer, "blocked_clients", 0);
-    number(writer, "tracking_clients", 0);
-    number(writer, "clients_in_timeout_table", 0);
-    number(writer, "shm_clients", COUNTED(writer->totals, shm_clients));
+    info_number(writer, "connected_clients", COUNTED(writer->totals, connections_now));
+    info_number(writer, "cluster_connections", 0);
+    info_number(writer, "maxclients", writer->conn->reactor->settings.maxclients);
+    info_number(writer, "client_recent_max_input_buffer", 0);
+    info_number(writer, "client_recent_max_output_buffer", 0);
+    info_number(writer, "blocked_clients", 0);
+    info_number(writer, "tracking_clients", 0);
+    info_number(writer, "clients_in_timeout_table", 0);
+    info_number(writer, "shm_clients", COUNTED(writer->totals, shm_clients));
 }
 
-static void section_memory(struct writer *writer)
+static double ratio(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0.0;
+}
+
+static void section_memory_ratios(struct info_writer *writer, uint64_t used, uint64_t resident)
+{
+    const struct totals *totals = writer->totals;
+    uint64_t live = totals->facts.payload_bytes;
+    info_line(writer, "allocator_frag_ratio:%.2f",
+              ratio(used, live + totals->facts.metadata_bytes));
+    info_number(writer, "allocator_frag_bytes", used - live - totals->facts.metadata_bytes);
+    info_line(writer, "allocator_rss_ratio:%.2f", ratio(resident, used));
+    info_line(writer, "allocator_rss_bytes:%lld", (long long)(resident - used));
+    info_line(writer, "rss_overhead_ratio:1.00");
+    info_zeros(writer, "rss_overhead_bytes");
+    /* As in Redis. Payload memory is resident from the start, full or not: what rounding and packing
+     * cost is payload_taken_bytes over payload_live_bytes. */
+    info_line(writer, "mem_fragmentation_ratio:%.2f", ratio(resident, used));
+    info_line(writer, "mem_fragmentation_bytes:%lld", (long long)(resident - used));
+    info_zeros(writer, "mem_not_counted_for_evict mem_replication_backlog "
+                       "mem_total_replication_buffers mem_clients_slaves");
+    info_number(writer, "mem_clients_normal", buffer_bytes(totals));
+    info_zeros(writer, "mem_cluster_links mem_aof_buffer");
+    info_line(writer, "mem_allocator:kvasir-pages");
+    info_zeros(writer, "active_defrag_running lazyfree_pending_objects lazyfreed_objects");
+}
+
+static void section_memory(struct info_writer *writer)
 {
     const struct totals *totals = writer->totals;
     const struct server *server = writer->conn->reactor->server;
+    uint64_t live = totals->facts.payload_bytes;
     uint64_t used = used_bytes(totals);
     uint64_t resident = resident_bytes();
-    uint32_t present = pages_present_count(server->payload);
+    uint64_t sampled = metric_get(&server->reactors[0]->metrics.used_peak_bytes);
+    uint64_t peak = sampled > used ? sampled : used;
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    number(writer, "used_memory", used);
-    human(writer, "used_memory_human", used);
-    number(writer, "used_memory_rss", resident);
-    human(writer, "used_memory_rss_human", resident);
-    number(writer, "used_memory_peak", used);
-    human(writer, "used_memory_peak_human", used);
-    number(writer, "used_memory_overhead", totals->facts.metadata_bytes);
-    number(writer, "used_memory_dataset", totals->facts.payload_bytes);
-    number(writer, "total_system_memory", total);
-    human(writer, "total_system_memory_human", total);
-    number(writer, "maxmemory", writer->conn->reactor->settings.maxmemory);
-    human(writer, "maxmemory_human", writer->conn->reactor->settings.maxmemory);
-    line(writer, "maxmemory_policy:%s", writer->conn->reactor->settings.maxmemory_policy);
-    /* Payload memory is resident from the start, full or not: what rounding and packing cost says
-     * more than resident size over used. */
-    line(writer, "mem_fragmentation_ratio:%.2f",
-         totals->facts.payload_bytes > 0
-             ? (double)totals->facts.payload_taken_bytes / (double)totals->facts.payload_bytes
-             : 1.0);
-    line(writer, "mem_allocator:kvasir-pages");
-    number(writer, "lazyfree_pending_objects", 0);
-    number(writer, "payload_region_bytes", (uint64_t)present * pages_page_bytes(server->payload));
-    number(writer, "payload_reserved_bytes", region_size_bytes(server->payload_region));
-    number(writer, "payload_unreleased_bytes",
-           (uint64_t)pages_unreleased_count(server->payload) * pages_page_bytes(server->payload));
-    number(writer, "payload_live_bytes", totals->facts.payload_bytes);
-    number(writer, "payload_taken_bytes", totals->facts.payload_taken_bytes);
-    number(writer, "payload_pages", totals->facts.payload_pages);
-    number(writer, "payload_pages_total", present);
-    number(writer, "payload_pages_free", pages_free_count(server->payload));
-    number(writer, "payload_moved_bytes", totals->facts.moved_bytes);
-    number(writer, "payload_drained_pages", totals->facts.drained_pages);
-    number(writer, "payload_evicted_bytes", totals->facts.evicted_bytes);
-    number(writer, "metadata_bytes", totals->facts.metadata_bytes);
-    number(writer, "metadata_region_bytes",
-           (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
-    number(writer, "buffer_bytes",
-           COUNTED(totals, chunks_taken) * sizeof(struct chunk) +
-               COUNTED(totals, long_request_bytes));
-    number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
+    info_number(writer, "used_memory", used);
+    info_human(writer, "used_memory_human", used);
+    info_number(writer, "used_memory_rss", resident);
+    info_human(writer, "used_memory_rss_human", resident);
+    info_number(writer, "used_memory_peak", peak);
+    info_human(writer, "used_memory_peak_human", peak);
+    info_line(writer, "used_memory_peak_perc:%.2f%%", ratio(used, peak) * 100);
+    info_number(writer, "used_memory_overhead", used - live);
+    info_number(writer, "used_memory_startup", 0);
+    info_number(writer, "used_memory_dataset", live);
+    info_line(writer, "used_memory_dataset_perc:%.2f%%", ratio(live, used) * 100);
+    info_number(writer, "allocator_allocated", live + totals->facts.metadata_bytes);
+    info_number(writer, "allocator_active", used);
+    info_number(writer, "allocator_resident", resident);
+    info_number(writer, "total_system_memory", total);
+    info_human(writer, "total_system_memory_human", total);
+    info_zeros(writer, "used_memory_lua used_memory_vm_eval");
+    info_human(writer, "used_memory_lua_human", 0);
+    info_zeros(writer, "used_memory_scripts_eval number_of_cached_scripts number_of_functions "
+                       "number_of_libraries used_memory_vm_functions used_memory_vm_total");
+    info_human(writer, "used_memory_vm_total_human", 0);
+    info_zeros(writer, "used_memory_functions used_memory_scripts");
+    info_human(writer, "used_memory_scripts_human", 0);
+    info_number(writer, "maxmemory", writer->conn->reactor->settings.maxmemory);
+    info_human(writer, "maxmemory_human", writer->conn->reactor->settings.maxmemory);
+    info_line(writer, "maxmemory_policy:%s", writer->conn->reactor->settings.maxmemory_policy);
+    section_memory_ratios(writer, used, resident);
 }
 
-static void section_persistence(struct writer *writer)
-{
-    number(writer, "loading", 0);
-    number(writer, "async_loading", 0);
-    number(writer, "rdb_changes_since_last_save", 0);
-    number(writer, "rdb_bgsave_in_progress", 0);
-    number(writer, "rdb_last_save_time",
-           (uint64_t)writer->conn->reactor->server->start_wall_ms / 1000);
-    line(writer, "rdb_last_bgsave_status:ok");
-    number(writer, "aof_enabled", 0);
-    number(writer, "aof_rewrite_in_progress", 0);
-}
-
-static void section_stats(struct writer *writer)
+static void section_memory_own(struct info_writer *writer)
 {
     const struct totals *totals = writer->totals;
-    number(writer, "total_connections_received", COUNTED(totals, connections_total));
-    number(writer, "total_commands_processed", COUNTED(totals, commands));
-    number(writer, "total_net_input_bytes", COUNTED(totals, bytes_in));
-    number(writer, "total_net_output_bytes", COUNTED(totals, bytes_out));
-    number(writer, "rejected_connections", COUNTED(totals, connections_rejected));
-    number(writer, "expired_keys", totals->facts.expired);
-    number(writer, "evicted_keys", totals->facts.evicted);
-    number(writer, "evicted_clients", COUNTED(totals, output_limit_closed));
-    number(writer, "keyspace_hits", totals->facts.hits);
-    number(writer, "keyspace_misses", totals->facts.misses);
-    number(writer, "pubsub_channels", 0);
-    number(writer, "pubsub_patterns", 0);
-    number(writer, "latest_fork_usec", 0);
-    number(writer, "total_error_replies", totals->commands->errors_total);
-    number(writer, "protocol_errors", COUNTED(totals, protocol_errors));
-    number(writer, "timeout_closed", COUNTED(totals, timeout_closed));
-    number(writer, "uploads_under_way_bytes",
-           COUNTED(totals, uploads_short_bytes) + COUNTED(totals, uploads_long_bytes));
-    number(writer, "upload_bytes", COUNTED(totals, upload_bytes));
-    number(writer, "copied_bytes", COUNTED(totals, copied_bytes));
-    number(writer, "values", totals->facts.values);
-    number(writer, "orphan_values", totals->facts.orphans);
-    number(writer, "reserved_values", totals->facts.reserved);
-    number(writer, "leases", totals->facts.leases);
-    number(writer, "reservations", totals->facts.reservations);
-    number(writer, "expired_grants", totals->facts.expired_grants);
-    number(writer, "denied_no_memory", totals->facts.denied_no_memory);
-    number(writer, "shard_hops", COUNTED(totals, hops));
-    number(writer, "shard_borrows", COUNTED(totals, borrows));
-    number(writer, "pages_balanced", COUNTED(writer->totals, pages_balanced));
-    number(writer, "page_retries", COUNTED(totals, retries_for_pages));
-    number(writer, "reactor_turns", COUNTED(totals, turns));
+    const struct server *server = writer->conn->reactor->server;
+    uint32_t present = pages_present_count(server->payload);
+    info_number(writer, "payload_region_bytes",
+                (uint64_t)present * pages_page_bytes(server->payload));
+    info_number(writer, "payload_reserved_bytes", region_size_bytes(server->payload_region));
+    info_number(writer, "payload_unreleased_bytes",
+                (uint64_t)pages_unreleased_count(server->payload) *
+                    pages_page_bytes(server->payload));
+    info_number(writer, "payload_live_bytes", totals->facts.payload_bytes);
+    info_number(writer, "payload_taken_bytes", totals->facts.payload_taken_bytes);
+    info_number(writer, "payload_pages", totals->facts.payload_pages);
+    info_number(writer, "payload_pages_total", present);
+    info_number(writer, "payload_pages_free", pages_free_count(server->payload));
+    info_number(writer, "payload_moved_bytes", totals->facts.moved_bytes);
+    info_number(writer, "payload_drained_pages", totals->facts.drained_pages);
+    info_number(writer, "payload_evicted_bytes", totals->facts.evicted_bytes);
+    info_number(writer, "metadata_bytes", totals->facts.metadata_bytes);
+    info_number(writer, "metadata_region_bytes",
+                (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
+    info_number(writer, "buffer_bytes", buffer_bytes(totals));
+    info_number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
 }
 
-static void section_replication(struct writer *writer)
+static void section_persistence(struct info_writer *writer)
 {
-    line(writer, "role:master");
-    number(writer, "connected_slaves", 0);
-    line(writer, "master_failover_state:no-failover");
-    line(writer, "master_replid:%s", writer->conn->reactor->server->run_id);
-    line(writer, "master_replid2:0000000000000000000000000000000000000000");
-    number(writer, "master_repl_offset", 0);
-    line(writer, "second_repl_offset:-1");
-    number(writer, "repl_backlog_active", 0);
-    number(writer, "repl_backlog_size", 0);
-    number(writer, "repl_backlog_first_byte_offset", 0);
-    number(writer, "repl_backlog_histlen", 0);
+    info_zeros(writer, "loading async_loading current_cow_peak current_cow_size "
+                       "current_cow_size_age");
+    info_line(writer, "current_fork_perc:0.00");
+    info_zeros(writer, "current_save_keys_processed current_save_keys_total "
+                       "rdb_changes_since_last_save rdb_bgsave_in_progress");
+    info_number(writer, "rdb_last_save_time",
+                (uint64_t)writer->conn->reactor->server->start_wall_ms / 1000);
+    info_line(writer, "rdb_last_bgsave_status:ok");
+    info_line(writer, "rdb_last_bgsave_time_sec:-1");
+    info_line(writer, "rdb_current_bgsave_time_sec:-1");
+    info_zeros(writer, "rdb_saves rdb_last_cow_size rdb_last_load_keys_expired "
+                       "rdb_last_load_keys_loaded aof_enabled aof_rewrite_in_progress "
+                       "aof_rewrite_scheduled");
+    info_line(writer, "aof_last_rewrite_time_sec:-1");
+    info_line(writer, "aof_current_rewrite_time_sec:-1");
+    info_line(writer, "aof_last_bgrewrite_status:ok");
+    info_zeros(writer, "aof_rewrites aof_rewrites_consecutive_failures");
+    info_line(writer, "aof_last_write_status:ok");
+    info_zeros(writer, "aof_last_cow_size module_fork_in_progress module_fork_last_cow_size");
+}
+
+static void section_stats(struct info_writer *writer)
+{
+    const struct totals *totals = writer->totals;
+    info_number(writer, "total_connections_received", COUNTED(totals, connections_total));
+    info_number(writer, "total_commands_processed", COUNTED(totals, commands));
+    info_number(writer, "instantaneous_ops_per_sec", COUNTED(totals, commands_rate));
+    info_number(writer, "total_net_input_bytes", COUNTED(totals, bytes_in));
+    info_number(writer, "total_net_output_bytes", COUNTED(totals, bytes_out));
+    info_zeros(writer, "total_net_repl_input_bytes total_net_repl_output_bytes");
+    info_line(writer, "instantaneous_input_kbps:%.2f",
+              (double)COUNTED(totals, bytes_in_rate) / 1024);
+    info_line(writer, "instantaneous_output_kbps:%.2f",
+              (double)COUNTED(totals, bytes_out_rate) / 1024);
+    info_line(writer, "instantaneous_input_repl_kbps:0.00");
+    info_line(writer, "instantaneous_output_repl_kbps:0.00");
+    info_number(writer, "rejected_connections", COUNTED(totals, connections_rejected));
+    info_zeros(writer, "sync_full sync_partial_ok sync_partial_err");
+    info_number(writer, "expired_keys", totals->facts.expired);
+    info_line(writer, "expired_stale_perc:0.00");
+    info_zeros(writer, "expired_time_cap_reached_count expire_cycle_cpu_milliseconds");
+    info_number(writer, "evicted_keys", totals->facts.evicted);
+    info_number(writer, "evicted_clients", COUNTED(totals, output_limit_closed));
+    info_zeros(writer, "total_eviction_exceeded_time current_eviction_exceeded_time");
+    info_number(writer, "keyspace_hits", totals->facts.hits);
+    info_number(writer, "keyspace_misses", totals->facts.misses);
+    info_zeros(writer, "pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec "
+                       "total_forks migrate_cached_sockets slave_expires_tracked_keys "
+                       "active_defrag_hits active_defrag_misses active_defrag_key_hits "
+                       "active_defrag_key_misses total_active_defrag_time "
+                       "current_active_defrag_time tracking_total_keys tracking_total_items "
+                       "tracking_total_prefixes unexpected_error_replies");
+    info_number(writer, "total_error_replies", totals->commands->errors_total);
+    info_zeros(writer, "dump_payload_sanitizations io_threaded_reads_processed "
+                       "io_threaded_writes_processed reply_buffer_shrinks reply_buffer_expands");
+}
+
+static void section_stats_own(struct info_writer *writer)
+{
+    const struct totals *totals = writer->totals;
+    info_number(writer, "protocol_errors", COUNTED(totals, protocol_errors));
+    info_number(writer, "timeout_closed", COUNTED(totals, timeout_closed));
+    info_number(writer, "uploads_under_way_bytes",
+                COUNTED(totals, uploads_short_bytes) + COUNTED(totals, uploads_long_bytes));
+    info_number(writer, "upload_bytes", COUNTED(totals, upload_bytes));
+    info_number(writer, "copied_bytes", totals->facts.copied_bytes);
+    info_number(writer, "values", totals->facts.values);
+    info_number(writer, "orphan_values", totals->facts.orphans);
+    info_number(writer, "reserved_values", totals->facts.reserved);
+    info_number(writer, "leases", totals->facts.leases);
+    info_number(writer, "reservations", totals->facts.reservations);
+    info_number(writer, "expired_grants", totals->facts.expired_grants);
+    info_number(writer, "denied_no_memory", totals->facts.denied_no_memory);
+    info_number(writer, "shard_hops", COUNTED(totals, hops));
+    info_number(writer, "shard_borrows", COUNTED(totals, borrows));
+    info_number(writer, "pages_balanced", COUNTED(writer->totals, pages_balanced));
+    info_number(writer, "page_retries", COUNTED(totals, retries_for_pages));
+    info_number(writer, "reactor_turns", COUNTED(totals, turns));
+}
+
+static void section_replication(struct info_writer *writer)
+{
+    info_line(writer, "role:master");
+    info_number(writer, "connected_slaves", 0);
+    info_line(writer, "master_failover_state:no-failover");
+    info_line(writer, "master_replid:%s", writer->conn->reactor->server->run_id);
+    info_line(writer, "master_replid2:0000000000000000000000000000000000000000");
+    info_number(writer, "master_repl_offset", 0);
+    info_line(writer, "second_repl_offset:-1");
+    info_number(writer, "repl_backlog_active", 0);
+    info_number(writer, "repl_backlog_size", 0);
+    info_number(writer, "repl_backlog_first_byte_offset", 0);
+    info_number(writer, "repl_backlog_histlen", 0);
 }
 
 static double seconds_of(const struct timeval *time)
@@ -339,77 +380,79 @@ static double seconds_of(const struct timeval *time)
     return (double)time->tv_sec + (double)time->tv_usec / 1e6;
 }
 
-static void section_cpu(struct writer *writer)
+static void section_cpu(struct info_writer *writer)
 {
     struct rusage self;
     if (getrusage(RUSAGE_SELF, &self) == 0) {
-        line(writer, "used_cpu_sys:%f", seconds_of(&self.ru_stime));
-        line(writer, "used_cpu_user:%f", seconds_of(&self.ru_utime));
-        line(writer, "used_cpu_sys_children:0.000000");
-        line(writer, "used_cpu_user_children:0.000000");
+        info_line(writer, "used_cpu_sys:%f", seconds_of(&self.ru_stime));
+        info_line(writer, "used_cpu_user:%f", seconds_of(&self.ru_utime));
+        info_line(writer, "used_cpu_sys_children:0.000000");
+        info_line(writer, "used_cpu_user_children:0.000000");
     }
 }
 
-static void section_modules(struct writer *writer)
+static void section_modules(struct info_writer *writer)
 {
     const struct loader *modules = writer->conn->reactor->server->modules;
     for (unsigned i = 0; i < loader_count(modules); i++) {
         struct loader_module module = loader_module(modules, i);
-        line(writer, "module:name=%s,ver=%u,api=%u,filters=0,usedby=[],using=[],options=[]",
-             module.name, (unsigned)module.version, KVASIR_MODULE_ABI_VERSION);
+        info_line(writer, "module:name=%s,ver=%u,api=%u,filters=0,usedby=[],using=[],options=[]",
+                  module.name, (unsigned)module.version, KVASIR_MODULE_ABI_VERSION);
     }
 }
 
-static void section_commandstats(struct writer *writer)
+static void section_commandstats(struct info_writer *writer)
 {
     for (int id = 0; id < COMMAND_COUNT; id++) {
         const struct command_stat *stat = &writer->totals->commands->commands[id];
         if (stat->calls + stat->rejected > 0) {
             double usec = (double)stat->nanoseconds / 1000;
-            line(writer,
-                 "cmdstat_%s:calls=%llu,usec=%.0f,usec_per_call=%.2f,rejected_calls=%llu,"
-                 "failed_calls=%llu",
-                 command_by_id((enum command_id)id)->name, (unsigned long long)stat->calls, usec,
-                 stat->calls > 0 ? usec / (double)stat->calls : 0,
-                 (unsigned long long)stat->rejected, (unsigned long long)stat->failed);
+            info_line(writer,
+                      "cmdstat_%s:calls=%llu,usec=%.0f,usec_per_call=%.2f,rejected_calls=%llu,"
+                      "failed_calls=%llu",
+                      command_by_id((enum command_id)id)->name, (unsigned long long)stat->calls,
+                      usec, stat->calls > 0 ? usec / (double)stat->calls : 0,
+                      (unsigned long long)stat->rejected, (unsigned long long)stat->failed);
         }
     }
 }
 
-static void section_errorstats(struct writer *writer)
+static void section_errorstats(struct info_writer *writer)
 {
     const struct command_stats *stats = writer->totals->commands;
     for (size_t i = 0; i < COMMAND_STATS_ERRORS && stats->errors[i].name[0] != '\0'; i++) {
-        line(writer, "errorstat_%s:count=%llu", stats->errors[i].name,
-             (unsigned long long)stats->errors[i].count);
+        info_line(writer, "errorstat_%s:count=%llu", stats->errors[i].name,
+                  (unsigned long long)stats->errors[i].count);
     }
 }
 
-static void section_latencystats(struct writer *writer)
+static void section_latencystats(struct info_writer *writer)
 {
     for (int id = 0; id < COMMAND_COUNT; id++) {
         const struct command_stat *stat = &writer->totals->commands->commands[id];
         if (stat->calls > 0) {
-            line(writer, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f",
-                 command_by_id((enum command_id)id)->name, command_stats_percentile(stat, 50000),
-                 command_stats_percentile(stat, 99000), command_stats_percentile(stat, 99900));
+            info_line(writer, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f",
+                      command_by_id((enum command_id)id)->name,
+                      command_stats_percentile(stat, 50000), command_stats_percentile(stat, 99000),
+                      command_stats_percentile(stat, 99900));
         }
     }
 }
 
-static void section_cluster(struct writer *writer)
+static void section_cluster(struct info_writer *writer)
 {
-    number(writer, "cluster_enabled", 0);
+    info_number(writer, "cluster_enabled", 0);
 }
 
-static void section_keyspace(struct writer *writer)
+static void section_keyspace(struct info_writer *writer)
 {
     for (unsigned i = 0; i < INFO_DATABASES_MAX; i++) {
         uint64_t keys = writer->totals->facts.databases[i].keys;
         if (keys > 0) {
-            line(writer, "db%u:keys=%llu,expires=%llu,avg_ttl=%lld", i, (unsigned long long)keys,
-                 (unsigned long long)writer->totals->facts.databases[i].expiring,
-                 (long long)writer->totals->facts.databases[i].mean_ttl_ms);
+            info_line(writer, "db%u:keys=%llu,expires=%llu,avg_ttl=%lld", i,
+                      (unsigned long long)keys,
+                      (unsigned long long)writer->totals->facts.databases[i].expiring,
+                      (long long)writer->totals->facts.databases[i].mean_ttl_ms);
         }
     }
 }
@@ -417,21 +460,22 @@ static void section_keyspace(struct writer *writer)
 static const struct section {
     const char *title;
     bool by_default;
-    void (*write)(struct writer *writer);
+    void (*write)(struct info_writer *writer);
+    void (*write_own)(struct info_writer *writer); /* fields that Redis does not have, or NULL */
 } SECTIONS[] = {
-    {"Server", true, section_server},
-    {"Clients", true, section_clients},
-    {"Memory", true, section_memory},
-    {"Persistence", true, section_persistence},
-    {"Stats", true, section_stats},
-    {"Replication", true, section_replication},
-    {"CPU", true, section_cpu},
-    {"Modules", true, section_modules},
-    {"Commandstats", false, section_commandstats},
-    {"Errorstats", true, section_errorstats},
-    {"Latencystats", false, section_latencystats},
-    {"Cluster", true, section_cluster},
-    {"Keyspace", true, section_keyspace},
+    {"Server", true, section_server, NULL},
+    {"Clients", true, section_clients, NULL},
+    {"Memory", true, section_memory, section_memory_own},
+    {"Persistence", true, section_persistence, NULL},
+    {"Stats", true, section_stats, section_stats_own},
+    {"Replication", true, section_replication, NULL},
+    {"CPU", true, section_cpu, NULL},
+    {"Modules", true, section_modules, NULL},
+    {"Commandstats", false, section_commandstats, NULL},
+    {"Errorstats", true, section_errorstats, NULL},
+    {"Latencystats", false, section_latencystats, NULL},
+    {"Cluster", true, section_cluster, NULL},
+    {"Keyspace", true, section_keyspace, NULL},
 };
 
 static bool wanted(const struct section *section, const struct slice *names, uint32_t count)
@@ -440,7 +484,8 @@ static bool wanted(const struct section *section, const struct slice *names, uin
         return section->by_default;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (slice_equal_nocase(names[i], section->title) || slice_equal_nocase(names[i], "all") ||
+        if (slice_equal_nocase(names[i], section->title) ||
+            (slice_equal_nocase(names[i], "all") && strcmp(section->title, "Modules") != 0) ||
             slice_equal_nocase(names[i], "everything") ||
             (section->by_default && slice_equal_nocase(names[i], "default"))) {
             return true;
@@ -468,7 +513,7 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
                uint32_t section_count, struct gather_answer *text)
 {
     struct totals totals;
-    struct writer writer = {.conn = conn, .totals = &totals, .text = text};
+    struct info_writer writer = {.conn = conn, .totals = &totals, .text = text};
     bool first = true;
     add_up(conn, gather, &totals);
     totals.commands = sum_commands(gather);
@@ -483,8 +528,11 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
             writer.failed = !gather_answer_add(text, "\r\n", 2) || writer.failed;
         }
         first = false;
-        line(&writer, "# %s", SECTIONS[i].title);
+        info_line(&writer, "# %s", SECTIONS[i].title);
         SECTIONS[i].write(&writer);
+        if (SECTIONS[i].write_own != NULL) {
+            SECTIONS[i].write_own(&writer);
+        }
     }
     free(totals.commands);
     return !writer.failed;

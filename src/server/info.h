@@ -19,7 +19,7 @@ struct info_facts {
     uint64_t payload_bytes, payload_taken_bytes, metadata_bytes, payload_pages;
     uint64_t values, orphans, reserved, leases, reservations;
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
-    uint64_t evicted_bytes, moved_bytes, drained_pages;
+    uint64_t evicted_bytes, moved_bytes, drained_pages, copied_bytes;
     struct {
         uint64_t keys, expiring;
         int64_t mean_ttl_ms;

@@ -13,17 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum log_level level_of(const char *word)
-{
-    if (strcmp(word, "error") == 0) {
-        return LOG_ERROR;
-    }
-    if (strcmp(word, "warn") == 0) {
-        return LOG_WARN;
-    }
-    return strcmp(word, "debug") == 0 ? LOG_DEBUG : LOG_INFO;
-}
-
 static void block_signals(void)
 {
     sigset_t signals;
@@ -168,7 +157,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     block_signals();
-    if (!log_setup(level_of(settings.loglevel), settings.logfile)) {
+    if (!log_setup(log_level_of(settings.loglevel), settings.logfile)) {
         (void)fprintf(stderr, "kvasir-server: cannot open logfile %s: %s\n", settings.logfile,
                       strerror(errno));
         return EXIT_FAILURE;

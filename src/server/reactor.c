@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/compiler.h"
+#include "base/copy.h"
 #include "route/slot.h"
 #include "server/balance.h"
 #include "server/batch.h"
@@ -10,6 +11,7 @@
 #include "server/cores.h"
 #include "server/output_limit.h"
 #include "server/pin_mail.h"
+#include "server/published.h"
 #include "server/resize.h"
 #include "server/secret.h"
 #include "server/shed.h"
@@ -145,7 +147,7 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->bytes_out,
         &metrics->bytes_in,
         &metrics->upload_bytes,
-        &metrics->copied_bytes,
+        &metrics->used_peak_bytes,
         &metrics->timeout_closed,
         &metrics->output_limit_closed,
         &metrics->protocol_errors,
@@ -158,6 +160,7 @@ void reactor_reset_metrics(struct reactor *reactor)
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
         metric_set(counters[i], 0);
     }
+    reactor->copied_bytes_at_reset = copy_payload_bytes();
     command_stats_reset(reactor->command_stats);
 }
 
@@ -168,12 +171,6 @@ static void tick_conns(struct reactor *reactor)
     list_foreach_safe (cursor, after, &reactor->conns) {
         conn_tick(list_entry(cursor, struct conn, link), &limits);
     }
-}
-
-static void publish(struct reactor *reactor)
-{
-    struct reactor_metrics *metrics = &reactor->metrics;
-    metric_set(&metrics->staging_bytes, reactor->shm_staging_bytes);
 }
 
 static void note_latency(struct reactor *reactor, enum latency_event event, int64_t duration_us)
@@ -229,7 +226,7 @@ static void on_tick(void *argument)
         if (reactor->spare_descriptor < 0) {
             reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
         }
-        publish(reactor);
+        published_tick(reactor);
     }
     shed_if_short(reactor);
     if (!list_empty(&reactor->stalled) && !reactor->reclaiming) {

@@ -41,6 +41,14 @@ struct conn;
 struct reactor;
 struct request;
 
+/* Rates are means over so many samples, one each 100 ms: as in Redis. */
+#define REACTOR_RATE_SAMPLES 16U
+
+struct rate_sample {
+    int64_t mono_us; /* 0: none taken yet */
+    uint64_t commands, bytes_in, bytes_out;
+};
+
 struct loop_listener {
     struct reactor *reactor; /* borrowed */
     struct loop_watch *watch;
@@ -61,12 +69,15 @@ enum reactor_mail {
 struct reactor_metrics {
     struct metric connections_now, connections_total, connections_rejected;
     struct metric commands, bytes_in, bytes_out;
-    struct metric upload_bytes, copied_bytes;
+    struct metric upload_bytes;
     struct metric uploads_short_bytes, uploads_long_bytes; /* declared by uploads under way */
     struct metric uploads_waiting;
     struct metric output_limit_closed, timeout_closed, protocol_errors;
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric chunks_taken, retries_for_pages;
+    struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
+    struct metric used_bytes;                 /* as INFO's used_memory, but for this reactor */
+    struct metric used_peak_bytes;            /* of all reactors, as the first one sees it */
     struct metric long_request_bytes;         /* in memory of their own: what came, what is kept */
     struct metric pages_balanced, mean_age_s; /* see balance.h */
 };
@@ -120,6 +131,9 @@ struct reactor {
     bool making_room;            /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;
+    struct rate_sample rates[REACTOR_RATE_SAMPLES]; /* the oldest is overwritten next */
+    uint32_t rate_next;
+    uint64_t copied_bytes_at_reset;      /* of copy_payload_bytes() */
     struct command_stats *command_stats; /* owned */
     struct slowlog slowlog;
     struct latency latency;

@@ -226,7 +226,6 @@ void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_
     layout_cursor_skip(&cursor, offset_bytes);
     if (length_bytes <= COPY_BYTES_MAX) {
         reply_value_copied(conn, &cursor, length_bytes);
-        metric_add(&conn->reactor->metrics.copied_bytes, length_bytes);
         pin_mail_release(conn->reactor, shard, value);
         return;
     }

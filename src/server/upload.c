@@ -186,7 +186,6 @@ static bool take_buffered(struct conn *conn)
     }
     if (upload->state == UPLOAD_RECEIVING) {
         upload_copy(upload, input_begin(&conn->input) + upload->payload_offset, part);
-        metric_add(&conn->reactor->metrics.copied_bytes, part);
     } else {
         upload->left_bytes -= part;
     }

@@ -1,0 +1,48 @@
+#include "server/info_writer.h"
+
+#include "base/number.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LINE_BYTES_MAX 512
+
+void info_line(struct info_writer *writer, const char *format, ...)
+{
+    char text[LINE_BYTES_MAX];
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = vsnprintf(text, sizeof(text) - 2, format, arguments);
+    va_end(arguments);
+    if (length < 0) {
+        return;
+    }
+    if ((size_t)length > sizeof(text) - 3) {
+        length = (int)sizeof(text) - 3;
+    }
+    memcpy(text + length, "\r\n", 2);
+    writer->failed = !gather_answer_add(writer->text, text, (size_t)length + 2) || writer->failed;
+}
+
+void info_number(struct info_writer *writer, const char *name, uint64_t value)
+{
+    info_line(writer, "%s:%llu", name, (unsigned long long)value);
+}
+
+void info_human(struct info_writer *writer, const char *name, uint64_t value)
+{
+    char text[32];
+    number_format_bytes(text, sizeof(text), value);
+    info_line(writer, "%s:%s", name, text);
+}
+
+void info_zeros(struct info_writer *writer, const char *names)
+{
+    while (*names != '\0') {
+        size_t length = strcspn(names, " ");
+        info_line(writer, "%.*s:0", (int)length, names);
+        names += length + (names[length] == ' ');
+    }
+}

@@ -1,0 +1,26 @@
+#pragma once
+/* info_writer – the lines of INFO as they are written: "name:value". Used by the units that write
+ * INFO's sections, on the connection's thread. Owns nothing. */
+
+#include "base/compiler.h"
+#include "server/gather.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct conn;
+struct totals;
+
+struct info_writer {
+    struct conn *conn;
+    const struct totals *totals;
+    struct gather_answer *text;
+    bool failed; /* no memory for the text */
+};
+
+void info_line(struct info_writer *writer, const char *format, ...) ATTR_PRINTF(2, 3);
+void info_number(struct info_writer *writer, const char *name, uint64_t value);
+/* The number as people read it: 1.00M. */
+void info_human(struct info_writer *writer, const char *name, uint64_t value);
+/* Fields of Redis that are always 0 here, names separated by blanks: what they count does not exist. */
+void info_zeros(struct info_writer *writer, const char *names);
