@@ -44,11 +44,6 @@ ABSENT = [
     ),
     (
         "Strings",
-        "MSETNX",
-        "SET with NX for each key; no step spans several keys",
-    ),
-    (
-        "Strings",
         "LCS",
         "compare in the client",
     ),
