@@ -71,6 +71,9 @@ static size_t keep_argument(char text[SLOWLOG_ARG_BYTES + 48], const struct slic
         return (size_t)snprintf(text, SLOWLOG_ARG_BYTES, "... (%u more arguments)",
                                 arg_count - SLOWLOG_ARGS_MAX + 1);
     }
+    if (args[i].data == NULL && length > 0) { /* a payload that went straight into its value */
+        return (size_t)snprintf(text, SLOWLOG_ARG_BYTES, "... (%zu more bytes)", length);
+    }
     if (length > SLOWLOG_ARG_BYTES) {
         memcpy(text, args[i].data, SLOWLOG_ARG_BYTES);
         return SLOWLOG_ARG_BYTES + (size_t)snprintf(text + SLOWLOG_ARG_BYTES, 48,

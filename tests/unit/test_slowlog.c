@@ -97,6 +97,18 @@ static void test_slowlog_cuts_long_requests(void **state)
     slowlog_fini(&log);
 }
 
+static void test_slowlog_knows_the_length_of_a_payload_that_went_by(void **state)
+{
+    struct slowlog log;
+    const struct slice args[] = {slice_of_text("SET"), slice_of_text("k"), {NULL, 1U << 20}};
+    char text[256];
+    (void)state;
+    slowlog_init(&log, 0, 1);
+    slowlog_add(&log, &FACTS, args, 3, 3, 10);
+    assert_string_equal(argument(slowlog_at(&log, 0), 2, text), "... (1048576 more bytes)");
+    slowlog_fini(&log);
+}
+
 static void test_slowlog_hides_secrets(void **state)
 {
     struct slowlog log;
@@ -117,6 +129,7 @@ int main(void)
         cmocka_unit_test(test_slowlog_keeps_the_latest),
         cmocka_unit_test(test_slowlog_length_may_change),
         cmocka_unit_test(test_slowlog_cuts_long_requests),
+        cmocka_unit_test(test_slowlog_knows_the_length_of_a_payload_that_went_by),
         cmocka_unit_test(test_slowlog_hides_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
