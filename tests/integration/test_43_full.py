@@ -2,6 +2,7 @@
 
 import binascii
 import os
+import random
 import re
 
 import kvserver
@@ -180,3 +181,59 @@ def test_one_hot_shard_gets_the_memory_of_an_idle_one(start):
         for key in hot[-5:]:
             assert connection("GET", key) == value
     assert server.info()["pages_balanced"] > 0
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_values_that_are_read_do_not_move_and_others_keep_their_bytes(start, reactors):
+    """Long values make the store gather its holes while values are sent, leased and read."""
+    server = start(reactors=reactors, maxmemory="160mb", buffer_memory="16mb", shm_staging_total="8mb")
+    rng = random.Random(11)
+    values = {}
+
+    def value_of(number, length):
+        return random.Random(number).randbytes(length)
+
+    with server.connect() as connection, server.connect() as holder:
+        lengths = (300, 3000, 20000, 90000, 700000)
+        number = 0
+        while server.info()["evicted_keys"] < 100:
+            for _ in range(50):
+                values[number] = rng.choice(lengths)
+                assert connection("SET", f"v:{number}", value_of(number, values[number])) == "OK"
+                number += 1
+        leased = []
+        for key in range(number - 40, number):
+            answer = holder("KV.LEASE", 60000, f"v:{key}")[0]
+            if isinstance(answer, list):
+                leased.append((key, answer))
+        assert len(leased) > 20
+        # Slow readers: what they asked for is being sent all the time.
+        readers = []
+        for key in (n for n in range(number - 400, number) if values[n] == 700000):
+            reader = server.connect(receive_buffer=8192)
+            reader.send(resp.encode("GET", f"v:{key}"))
+            readers.append((key, reader))
+        for turn in range(12):
+            length = rng.choice((5, 9, 17)) * MIB + 12345
+            assert connection("SET", f"long:{turn}", value_of(-1 - turn, length)) == "OK"
+            for _ in range(60):
+                values[number] = rng.choice(lengths)
+                assert connection("SET", f"v:{number}", value_of(number, values[number])) == "OK"
+                number += 1
+        assert server.info()["payload_moved_bytes"] > 0
+        for key, answer in leased:
+            assert connection("GET", f"v:{key}") == value_of(key, values[key])
+            again = holder("KV.LEASE", 60000, f"v:{key}")[0]
+            assert again[3] == answer[3]  # offset and length of each piece
+        for key, reader in readers:
+            got = reader.read()
+            assert got is None or got == value_of(key, values[key])
+            reader.close()
+        found = 0
+        for key in range(number):
+            got = connection("GET", f"v:{key}")
+            found += got is not None
+            assert got is None or got == value_of(key, values[key]), key
+        assert found > 50
+        assert server.info()["denied_no_memory"] == 0
