@@ -111,11 +111,6 @@ ABSENT = [
     ),
     (
         "Server",
-        "ACL",
-        "one password by AUTH",
-    ),
-    (
-        "Server",
         "MONITOR",
         "CLIENT LIST and INFO",
     ),

@@ -217,6 +217,26 @@ void listener_addresses(int descriptor, char peer[LISTENER_ADDRESS_BYTES],
     address_text(&address, peer);
 }
 
+bool listener_peer_is_local(int descriptor)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof(address);
+    if (getpeername(descriptor, (struct sockaddr *)&address, &length) != 0) {
+        return false;
+    }
+    if (address.ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&address;
+        return (ntohl(in->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    }
+    if (address.ss_family == AF_INET6) {
+        const struct in6_addr *in =
+            &((const struct sockaddr_in6 *)(const void *)&address)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(in) ||
+               (IN6_IS_ADDR_V4MAPPED(in) && in->s6_addr[12] == IN_LOOPBACKNET);
+    }
+    return address.ss_family == AF_UNIX;
+}
+
 bool listener_peer_uid(int descriptor, uint32_t *uid_p)
 {
     struct ucred peer;

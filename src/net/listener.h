@@ -33,5 +33,8 @@ ATTR_MUST_USE enum kvasir_status listener_accept(int listening, int *descriptor_
 void listener_addresses(int descriptor, char peer[LISTENER_ADDRESS_BYTES],
                         char local[LISTENER_ADDRESS_BYTES], bool *unix_p);
 
+/* Whether the other end of a connection is on this machine: a Unix socket, or a loopback address. */
+bool listener_peer_is_local(int descriptor);
+
 /* User id of the process at the other end of a Unix socket. False: not to be had. */
 bool listener_peer_uid(int descriptor, uint32_t *uid_p);

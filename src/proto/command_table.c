@@ -180,7 +180,16 @@ uint32_t command_key_access(const struct command *command, const struct slice *a
                             uint32_t arg_count, uint32_t index)
 {
     uint32_t access = 0;
-    (void)index; /* all keys of a request are used alike so far */
+    /* The ones whose keys are not all used alike: read from one, write to the other. */
+    if (command->id == COMMAND_COPY) {
+        return index == 1 ? COMMAND_ACCESS_READ : COMMAND_ACCESS_WRITE;
+    }
+    if (command->id == COMMAND_BITOP) {
+        return index == 2 ? COMMAND_ACCESS_WRITE : COMMAND_ACCESS_READ;
+    }
+    if ((command->id == COMMAND_RENAME || command->id == COMMAND_RENAMENX) && index == 2) {
+        return COMMAND_ACCESS_WRITE;
+    }
     if ((command->flags & COMMAND_FLAG_ACCESS) != 0) {
         access |= COMMAND_ACCESS_READ;
     }

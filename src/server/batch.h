@@ -37,6 +37,9 @@ enum request_refusal {
     REFUSAL_UNKNOWN_SUBCOMMAND,
     REFUSAL_ARITY,
     REFUSAL_NOAUTH,
+    REFUSAL_NOPERM_COMMAND,
+    REFUSAL_NOPERM_KEY,
+    REFUSAL_NOPERM_CHANNEL,
     REFUSAL_UNSUPPORTED_OPTION, /* args[next_arg] of EXPIRE and its kin */
 };
 
@@ -51,6 +54,7 @@ struct request {
     uint32_t first_arg; /* the handler's own: the first key */
     bool failed;        /* an error was replied */
     bool more;          /* plan must be called again after this round's reply */
+    bool judged;        /* access_judge has looked at it */
     uint8_t refusal;    /* enum request_refusal */
     const char *error;  /* static; the whole text of an error reply, without '-' */
     int64_t count;      /* the handler's own: a sum, a flag, a start … */

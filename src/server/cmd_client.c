@@ -1,12 +1,11 @@
 #include "server/cmd_client.h"
 
+#include "acl/acl_user.h"
 #include "server/gather.h"
 #include "server/reply.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define LINE_BYTES_MAX 1024
 
 /* Printable and without blanks, as Redis wants names: they stand in CLIENT LIST. */
 static bool name_allowed(struct slice name)
@@ -86,14 +85,14 @@ void cmd_client_reply_setinfo(struct conn *conn, struct request *request)
 
 /* ---- LIST, INFO ---- */
 
-static size_t describe(const struct conn *conn, char *line, size_t capacity)
+size_t cmd_client_describe(const struct conn *conn, char *line, size_t capacity)
 {
     int64_t now_us = conn->reactor->now.mono_us;
     int written = snprintf(
         line, capacity,
         "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=%s db=%u sub=0 psub=0 "
         "ssub=0 multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
-        "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d "
+        "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=%.*s redir=-1 resp=%d "
         "lib-name=%s lib-ver=%s\n",
         (unsigned long long)conn->id, conn->peer, conn->local, conn->wire.descriptor, conn->name,
         (long long)((now_us - conn->created_us) / 1000000),
@@ -103,6 +102,7 @@ static size_t describe(const struct conn *conn, char *line, size_t capacity)
         (unsigned long long)conn->output.pending_bytes,
         (unsigned long long)(sizeof(*conn) + conn->input.capacity_bytes),
         conn->writable ? "r" : "rw", conn->last_command != NULL ? conn->last_command->name : "NULL",
+        (int)acl_user_name(conn->user).length_bytes, (const char *)acl_user_name(conn->user).data,
         (int)conn->resp, conn->library_name, conn->library_version);
     if (written < 0) {
         return 0;
@@ -112,23 +112,33 @@ static size_t describe(const struct conn *conn, char *line, size_t capacity)
 
 void cmd_client_reply_info(struct conn *conn, struct request *request)
 {
-    char line[LINE_BYTES_MAX];
+    char line[CMD_CLIENT_LINE_BYTES_MAX];
     size_t length;
     conn->last_command = request->command;
-    length = describe(conn, line, sizeof(line));
+    length = cmd_client_describe(conn, line, sizeof(line));
     reply_verbatim(conn, slice_of(line, length));
 }
+
+/* Longer names of users cannot be asked for by CLIENT KILL. */
+#define CLIENT_USER_BYTES_MAX 192
 
 /* Which clients a LIST or KILL is about; lies in the gather's argument. */
 struct client_filter {
     uint64_t id; /* 0: any */
-    bool by_address, by_local, by_type, type_matches, skip_me, by_user, user_matches;
+    bool by_address, by_local, by_type, type_matches, skip_me, by_user;
     uint64_t caller;
     int64_t age_min_s; /* MAXAGE; -1: any */
     char address[LISTENER_ADDRESS_BYTES];
     char local[LISTENER_ADDRESS_BYTES];
+    uint16_t user_bytes;
+    char user[CLIENT_USER_BYTES_MAX];
 };
 _Static_assert(sizeof(struct client_filter) <= GATHER_ARGUMENT_BYTES, "lies in a gather");
+
+static struct slice filter_user(const struct client_filter *filter)
+{
+    return slice_of(filter->user, filter->user_bytes);
+}
 
 static bool filter_matches(const struct client_filter *filter, const struct conn *conn)
 {
@@ -137,7 +147,7 @@ static bool filter_matches(const struct client_filter *filter, const struct conn
            (!filter->by_address || strcmp(conn->peer, filter->address) == 0) &&
            (!filter->by_local || strcmp(conn->local, filter->local) == 0) &&
            (!filter->by_type || filter->type_matches) &&
-           (!filter->by_user || filter->user_matches) &&
+           (!filter->by_user || slice_equal(acl_user_name(conn->user), filter_user(filter))) &&
            !(filter->skip_me && conn->id == filter->caller) &&
            (filter->age_min_s < 0 || age_s >= filter->age_min_s);
 }
@@ -148,9 +158,10 @@ static void list_run(struct reactor *reactor, struct gather *gather, uint32_t in
     memcpy(&filter, gather->argument, sizeof(filter));
     list_foreach (cursor, &reactor->conns) {
         const struct conn *conn = list_entry(cursor, struct conn, link);
-        char line[LINE_BYTES_MAX];
+        char line[CMD_CLIENT_LINE_BYTES_MAX];
         if (filter_matches(&filter, conn) &&
-            !gather_answer_add(&gather->answers[index], line, describe(conn, line, sizeof(line)))) {
+            !gather_answer_add(&gather->answers[index], line,
+                               cmd_client_describe(conn, line, sizeof(line)))) {
             return;
         }
     }
@@ -274,7 +285,12 @@ static bool parse_kill_pair(struct request *request, uint32_t i, struct client_f
         filter_type(filter, value);
     } else if (slice_equal_nocase(word, "user")) {
         filter->by_user = true;
-        filter->user_matches = slice_equal(value, slice_of_text("default"));
+        if (value.length_bytes > sizeof(filter->user)) {
+            request_refuse(request, "ERR No such user");
+            return false;
+        }
+        filter->user_bytes = (uint16_t)value.length_bytes;
+        memcpy(filter->user, value.data, value.length_bytes);
     } else if (slice_equal_nocase(word, "maxage") && slice_to_i64(value, &age) && age > 0) {
         filter->age_min_s = age;
     } else if (!slice_equal_nocase(word, "skipme") || !parse_yes_no(value, &filter->skip_me)) {

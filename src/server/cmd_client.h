@@ -3,6 +3,12 @@
 
 #include "server/handlers.h"
 
+/* Room for one line of CLIENT LIST. */
+#define CMD_CLIENT_LINE_BYTES_MAX 1536
+
+/* The line of CLIENT LIST, with its line feed; returns its length. */
+size_t cmd_client_describe(const struct conn *conn, char *line, size_t capacity);
+
 /* Names the connection; false: the error reply is written. Shared with HELLO. */
 bool cmd_client_set_name(struct conn *conn, struct slice name);
 

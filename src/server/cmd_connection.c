@@ -1,5 +1,6 @@
 #include "server/cmd_connection.h"
 
+#include "server/access.h"
 #include "server/cmd_client.h"
 #include "server/cmd_server.h"
 #include "server/reply.h"
@@ -22,25 +23,10 @@ void cmd_connection_reply_echo(struct conn *conn, struct request *request)
     reply_bulk(conn, request->args[1]);
 }
 
-/* In time that does not tell how many leading bytes are right. */
-static bool password_right(const char *password, struct slice given)
-{
-    size_t length = strlen(password);
-    uint8_t difference = (uint8_t)(length != given.length_bytes);
-    for (size_t i = 0; i < given.length_bytes; i++) {
-        difference |= (uint8_t)(given.data[i] ^ (uint8_t)password[length == 0 ? 0 : i % length]);
-    }
-    return difference == 0;
-}
-
 /* False: refused, and the reply is written. */
-static bool authenticate(struct conn *conn, const struct slice *user, struct slice password)
+static bool authenticate(struct conn *conn, struct slice user, struct slice password)
 {
-    const char *required = conn->reactor->settings.requirepass;
-    bool user_right = user == NULL || slice_equal(*user, slice_of_text("default"));
-    /* Without a password the default user takes any. */
-    if (user_right && (required[0] == '\0' || password_right(required, password))) {
-        conn->authenticated = true;
+    if (access_authenticate(conn, user, password)) {
         return true;
     }
     reply_error(conn, "WRONGPASS invalid username-password pair or user is disabled.");
@@ -53,12 +39,12 @@ void cmd_connection_reply_auth(struct conn *conn, struct request *request)
         reply_error(conn, ERROR_SYNTAX);
         return;
     }
-    if (request->arg_count == 2 && conn->reactor->settings.requirepass[0] == '\0') {
+    if (request->arg_count == 2 && acl_table_default(conn->reactor->acl)->nopass) {
         reply_error(conn, "ERR AUTH <password> called without any password configured for the "
                           "default user. Are you sure your configuration is correct?");
         return;
     }
-    if (authenticate(conn, request->arg_count == 3 ? &request->args[1] : NULL,
+    if (authenticate(conn, request->arg_count == 3 ? request->args[1] : slice_of_text("default"),
                      request->args[request->arg_count - 1])) {
         reply_ok(conn);
     }
@@ -94,7 +80,7 @@ void cmd_connection_reply_reset(struct conn *conn, struct request *request)
     conn->reply_skip = false;
     conn->no_evict = false;
     conn->no_touch = false;
-    conn->authenticated = conn->reactor->settings.requirepass[0] == '\0';
+    access_begin(conn);
     reply_simple(conn, "RESET");
 }
 
@@ -169,7 +155,7 @@ void cmd_connection_reply_hello(struct conn *conn, struct request *request)
     if (!parse_hello(conn, request, &hello)) {
         return;
     }
-    if (hello.auth && !authenticate(conn, &hello.user, hello.password)) {
+    if (hello.auth && !authenticate(conn, hello.user, hello.password)) {
         return;
     }
     if (!conn->authenticated) {

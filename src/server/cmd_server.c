@@ -5,6 +5,7 @@
 #include "base/glob.h"
 #include "base/number.h"
 #include "plug/loader.h"
+#include "server/acl_change.h"
 #include "server/gather.h"
 #include "server/info.h"
 #include "server/reply.h"
@@ -128,11 +129,31 @@ void cmd_server_reply_config_get(struct conn *conn, struct request *request)
     for (unsigned i = 0; i < settings_count(); i++) {
         char value[SETTINGS_TEXT_BYTES];
         if (name_wanted(request, settings_name(i))) {
-            settings_value(&conn->reactor->settings, i, value);
             reply_text(conn, settings_name(i));
+            if (strcmp(settings_name(i), "requirepass") == 0) {
+                reply_bulk(conn, acl_table_required(conn->reactor->acl));
+                continue;
+            }
+            settings_value(&conn->reactor->settings, i, value);
             reply_text(conn, value);
         }
     }
+}
+
+static bool is_password(const struct request *request, uint32_t index)
+{
+    return slice_equal_nocase(request->args[index], "requirepass");
+}
+
+/* Has the last requirepass among the pairs take effect; the batch waits for it. False: no memory. */
+static bool require_password(struct conn *conn, const struct request *request)
+{
+    for (uint32_t i = request->arg_count - 2; i >= 2; i -= 2) {
+        if (is_password(request, i)) {
+            return acl_change_start(conn, ACL_CHANGE_REQUIRE, &request->args[i + 1], 1);
+        }
+    }
+    return true;
 }
 
 /* Applies the pairs; false: error says why not, and some may have been applied. */
@@ -140,6 +161,9 @@ static bool apply_pairs(struct settings *settings, const struct request *request
                         size_t error_capacity)
 {
     for (uint32_t i = 2; i < request->arg_count; i += 2) {
+        if (is_password(request, i)) {
+            continue; /* that is the users' business: any bytes, and one after the other */
+        }
         if (settings_set(settings, request->args[i], request->args[i + 1], true, error,
                          error_capacity) != KVASIR_OK) {
             return false;
@@ -181,8 +205,13 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
         (tried->maxmemory == conn->reactor->settings.maxmemory ||
          resize_is_allowed(conn->reactor->server, tried->maxmemory, (char *)gather->argument,
                            sizeof(gather->argument)))) {
-        gather->pointer = request;
-        start(conn, request, gather);
+        if (!require_password(conn, request)) {
+            gather_destroy(&gather);
+            request_refuse(request, ERROR_NO_MEMORY);
+        } else {
+            gather->pointer = request;
+            start(conn, request, gather);
+        }
     } else {
         request->gather = gather; /* never begun: it only holds the sentence */
     }
@@ -194,7 +223,12 @@ void cmd_server_reply_config_set(struct conn *conn, struct request *request)
     if (request->gather->pointer == NULL) {
         reply_errorf(conn, "ERR CONFIG SET failed - %s", (const char *)request->gather->argument);
     } else {
-        reply_ok(conn);
+        if (conn->acl_change != NULL && conn->acl_change->refused) {
+            reply_error(conn, "ERR CONFIG SET failed - out of memory for requirepass");
+        } else {
+            reply_ok(conn);
+        }
+        acl_change_destroy(&conn->acl_change);
     }
     gather_destroy(&request->gather);
 }

@@ -2,6 +2,7 @@
 #include "server/pin_mail.h"
 
 #include "base/check.h"
+#include "server/access.h"
 #include "server/conn_end.h"
 #include "server/output_limit.h"
 #include "server/reply.h"
@@ -77,7 +78,7 @@ void conn_accept(struct reactor *reactor, int descriptor)
     request_reader_init(&conn->reader);
     conn->parse_result = READER_MORE;
     conn->resp = RESP_2;
-    conn->authenticated = reactor->settings.requirepass[0] == '\0';
+    access_begin(conn);
     conn->writable = true;
     conn->created_us = reactor->now.mono_us;
     conn->active_us = reactor->now.mono_us;

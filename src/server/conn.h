@@ -21,6 +21,8 @@
 #include <stdint.h>
 
 struct output_limits;
+struct acl_change;
+struct acl_user;
 struct staging;
 
 #define CONN_MAGIC       0x434f4e4eU
@@ -65,10 +67,13 @@ struct conn {
     bool ring_asked;   /* the rings take over when the reply to KV.CONNECT RING is out */
     bool yielded;      /* the batch waits for nothing but this connection's next turn */
     bool authenticated;
-    bool reply_off;  /* CLIENT REPLY OFF */
-    bool reply_skip; /* CLIENT REPLY SKIP: the next one */
-    bool skip_armed; /* CLIENT REPLY SKIP itself is being served */
-    bool muted;      /* the reply being written is dropped */
+    bool restricted;               /* its user may not do everything: requests are judged */
+    const struct acl_user *user;   /* borrowed from the reactor's table: access_update renews it */
+    struct acl_change *acl_change; /* owned; of the request being served, or NULL */
+    bool reply_off;                /* CLIENT REPLY OFF */
+    bool reply_skip;               /* CLIENT REPLY SKIP: the next one */
+    bool skip_armed;               /* CLIENT REPLY SKIP itself is being served */
+    bool muted;                    /* the reply being written is dropped */
     bool no_evict, no_touch;
     uint8_t database;
     enum resp_version resp;

@@ -2,6 +2,7 @@
 #include "server/pin_mail.h"
 
 #include "base/check.h"
+#include "server/acl_change.h"
 #include "server/gather.h"
 #include "server/kept.h"
 #include "server/shm.h"
@@ -95,6 +96,7 @@ void conn_bury(struct reactor *reactor)
             }
             batch_give(reactor, &conn->batch);
         }
+        acl_change_destroy(&conn->acl_change);
         upload_abandon(conn);
         shm_staging_close(conn);
         if (conn->args != conn->args_inline) {

@@ -1,6 +1,7 @@
 #include "server/handlers.h"
 
 #include "base/check.h"
+#include "server/cmd_acl.h"
 #include "server/cmd_bit.h"
 #include "server/cmd_client.h"
 #include "server/cmd_command.h"
@@ -24,6 +25,19 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_SELECT] = {NULL, cmd_connection_reply_select, 0},
     [COMMAND_QUIT] = {NULL, cmd_connection_reply_quit, 0},
     [COMMAND_RESET] = {NULL, cmd_connection_reply_reset, 0},
+    [COMMAND_ACL_CAT] = {NULL, cmd_acl_reply_cat, 0},
+    [COMMAND_ACL_DELUSER] = {cmd_acl_plan_deluser, cmd_acl_reply_deluser, 0},
+    [COMMAND_ACL_DRYRUN] = {NULL, cmd_acl_reply_dryrun, 0},
+    [COMMAND_ACL_GENPASS] = {NULL, cmd_acl_reply_genpass, 0},
+    [COMMAND_ACL_GETUSER] = {NULL, cmd_acl_reply_getuser, 0},
+    [COMMAND_ACL_HELP] = {NULL, cmd_acl_reply_help, 0},
+    [COMMAND_ACL_LIST] = {NULL, cmd_acl_reply_list, 0},
+    [COMMAND_ACL_LOAD] = {cmd_acl_plan_load, cmd_acl_reply_change, 0},
+    [COMMAND_ACL_LOG] = {cmd_acl_plan_log, cmd_acl_reply_log, 0},
+    [COMMAND_ACL_SAVE] = {NULL, cmd_acl_reply_save, 0},
+    [COMMAND_ACL_SETUSER] = {cmd_acl_plan_setuser, cmd_acl_reply_change, 0},
+    [COMMAND_ACL_USERS] = {NULL, cmd_acl_reply_users, 0},
+    [COMMAND_ACL_WHOAMI] = {NULL, cmd_acl_reply_whoami, 0},
     [COMMAND_CLIENT_ID] = {NULL, cmd_client_reply_id, 0},
     [COMMAND_CLIENT_GETNAME] = {NULL, cmd_client_reply_getname, 0},
     [COMMAND_CLIENT_SETNAME] = {NULL, cmd_client_reply_setname, 0},

@@ -81,8 +81,8 @@ static void log_start(const struct server *server)
     }
     log_info("clients up to %llu, password %s", (unsigned long long)settings->maxclients,
              settings->requirepass[0] != '\0' ? "required" : "not required");
-    if (settings->requirepass[0] == '\0' && strcmp(settings->bind, "127.0.0.1") != 0 &&
-        server->port != 0) {
+    if (settings->requirepass[0] == '\0' && !settings->protected_mode &&
+        strcmp(settings->bind, "127.0.0.1") != 0 && server->port != 0) {
         log_warn("anyone who reaches %s port %u may read and write: set requirepass",
                  settings->bind, (unsigned)server->port);
     }
@@ -138,6 +138,7 @@ int main(int argc, char **argv)
 {
     static struct settings settings; /* too large for a stack frame; handed on by pointer */
     char error[512];
+    int code;
     if (argc == 2 && strcmp(argv[1], "-h") == 0) {
         settings_print_usage();
         return EXIT_SUCCESS;
@@ -163,5 +164,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     log_set_thread_name("main");
-    return run(&settings, argv);
+    code = run(&settings, argv);
+    settings_fini(&settings);
+    return code;
 }

@@ -32,8 +32,6 @@
 #define TICK_US_MAX 1000
 /* Connections are looked at for timeouts once in so many ticks. */
 #define CONN_TICKS 10
-/* Accepted in one turn, so that those who are served already do not wait long. */
-#define ACCEPTS_MAX 64
 /* Chunks taken from the system at start. */
 #define CHUNKS_AT_START 64
 /* Looks at the rings before the loop and others have their turn: about a microsecond. */
@@ -71,68 +69,6 @@ struct shard *reactor_shard_borrow(struct reactor *reactor, uint32_t index)
 void reactor_shard_return(struct reactor *reactor, uint32_t index)
 {
     gate_leave(&reactor->server->reactors[index]->shard_gate);
-}
-
-/* ---- accepting ---- */
-
-static void refuse_client(struct reactor *reactor, int descriptor)
-{
-    static const char text[] = "-ERR max number of clients reached\r\n";
-    ssize_t sent = send(descriptor, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)sent; /* it is a courtesy */
-    (void)close(descriptor);
-    metric_add(&reactor->metrics.connections_rejected, 1);
-    log_limited(&reactor->log_limit, LOG_WARN,
-                "client refused: maxclients %llu reached; raise it if the machine can serve more",
-                (unsigned long long)reactor->settings.maxclients);
-}
-
-static uint64_t clients_of_all(const struct reactor *reactor)
-{
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < reactor->server->reactor_count; i++) {
-        count += metric_get(&reactor->server->reactors[i]->metrics.connections_now);
-    }
-    return count;
-}
-
-/* Out of descriptors: the one kept in reserve takes the client in, to be told. */
-static void refuse_without_descriptor(struct reactor *reactor, int listening)
-{
-    int descriptor;
-    if (reactor->spare_descriptor < 0) {
-        return;
-    }
-    (void)close(reactor->spare_descriptor);
-    reactor->spare_descriptor = -1;
-    if (listener_accept(listening, &descriptor) == KVASIR_OK) {
-        refuse_client(reactor, descriptor);
-    }
-    reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
-    log_limited(&reactor->log_limit, LOG_ERROR,
-                "out of file descriptors: raise the limit (ulimit -n) or lower maxclients");
-}
-
-static void on_accept(void *argument, unsigned events)
-{
-    struct loop_listener *listener = argument;
-    struct reactor *reactor = listener->reactor;
-    (void)events;
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
-        int descriptor;
-        enum kvasir_status status = listener_accept(listener->descriptor, &descriptor);
-        if (status == KVASIR_BUSY) {
-            refuse_without_descriptor(reactor, listener->descriptor);
-        }
-        if (status != KVASIR_OK) {
-            return;
-        }
-        if (clients_of_all(reactor) >= reactor->settings.maxclients) {
-            refuse_client(reactor, descriptor);
-        } else {
-            conn_accept(reactor, descriptor);
-        }
-    }
 }
 
 /* ---- timer, control ---- */
@@ -411,7 +347,7 @@ static bool listen_on(struct reactor *reactor, int slot, int descriptor)
     struct loop_listener *listener = &reactor->listeners[slot];
     listener->reactor = reactor;
     listener->descriptor = descriptor;
-    listener->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, on_accept, listener);
+    listener->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, reactor_accept, listener);
     return listener->watch != NULL;
 }
 
@@ -509,6 +445,8 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     reactor->index = index;
     reactor->server = server;
     reactor->settings = server->settings;
+    reactor->acl = server->acl;
+    acl_log_init(&reactor->acl_log);
     reactor->now = clock_moment();
     gate_init(&reactor->shard_gate);
     init_lists(reactor);
@@ -585,6 +523,7 @@ void reactor_destroy(struct reactor **reactor_p)
     free(reactor->command_stats);
     slowlog_fini(&reactor->slowlog);
     chunk_pool_fini(&reactor->chunks);
+    acl_log_cut(&reactor->acl_log, 0);
     shard_destroy(&reactor->shard);
     loop_destroy(&reactor->loop);
     reactor->magic = 0;

@@ -4,6 +4,8 @@
  * nothing but a burst of ops through its shard's gate (reactor_shard_borrow), read its counters and
  * what never changes, and send it mail. Owns its loop, listeners, connections, shard and pools. */
 
+#include "acl/acl_log.h"
+#include "acl/acl_table.h"
 #include "base/clock.h"
 #include "base/gate.h"
 #include "base/list.h"
@@ -63,6 +65,8 @@ enum reactor_mail {
     MAIL_PINS_DONE, /* the same, emptied */
     MAIL_TASK,      /* struct gather_task: run it */
     MAIL_TASK_DONE,
+    MAIL_ACL, /* struct acl_change: to reactor 0, which makes it */
+    MAIL_ACL_DONE,
 };
 
 /* What a reactor counts; summed over reactors when somebody asks. */
@@ -74,6 +78,7 @@ struct reactor_metrics {
     struct metric uploads_waiting;
     struct metric output_limit_closed, timeout_closed, protocol_errors;
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
+    struct metric acl_denied[ACL_DENIED_AUTH + 1]; /* by enum acl_verdict */
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
     struct metric used_bytes;                 /* as INFO's used_memory, but for this reactor */
@@ -85,10 +90,12 @@ struct reactor_metrics {
 struct reactor {
     uint32_t magic;
     uint32_t index;
-    struct server *server;    /* borrowed */
-    struct settings settings; /* this reactor's copy */
-    struct loop *loop;        /* owned */
-    struct shard *shard;      /* owned; touched inside the gate only */
+    struct server *server;       /* borrowed */
+    struct settings settings;    /* this reactor's copy */
+    const struct acl_table *acl; /* borrowed from the server: until access_update names the next */
+    struct acl_log acl_log;
+    struct loop *loop;   /* owned */
+    struct shard *shard; /* owned; touched inside the gate only */
     ATTR_ALIGNED(CACHE_LINE_BYTES) struct gate shard_gate;
     uint32_t shard_depth; /* this thread's nested entries into its own gate */
     struct moment now;    /* read once a turn */
@@ -172,6 +179,9 @@ void reactor_shard_leave(struct reactor *reactor);
 /* The shard of another reactor, if nobody is working on it: to be left again at once. NULL: send mail. */
 struct shard *reactor_shard_borrow(struct reactor *reactor, uint32_t index);
 void reactor_shard_return(struct reactor *reactor, uint32_t index);
+
+/* A listener, the argument, has clients waiting: they are served, or told why not (reactor_accept.c). */
+void reactor_accept(void *argument, unsigned events);
 
 /* CONFIG RESETSTAT: counters to zero, but for what counts what there is now. */
 void reactor_reset_metrics(struct reactor *reactor);

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "server/acl_change.h"
 #include "server/batch.h"
 #include "server/gather.h"
 #include "server/pin_mail.h"
@@ -21,6 +22,12 @@ static void receive_one(struct reactor *reactor, struct mail *mail)
         return;
     case MAIL_TASK:
         gather_execute(reactor, (struct gather_task *)(void *)mail);
+        return;
+    case MAIL_ACL:
+        acl_change_execute(reactor, (struct acl_change *)(void *)mail);
+        return;
+    case MAIL_ACL_DONE:
+        acl_change_returned(reactor, (struct acl_change *)(void *)mail);
         return;
     case MAIL_TASK_DONE:
         gather_returned(reactor, (struct gather_task *)(void *)mail);

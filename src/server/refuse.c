@@ -73,6 +73,18 @@ void refuse_request(struct conn *conn, const struct request *request)
     case REFUSAL_NOAUTH:
         reply_error(conn, "NOAUTH Authentication required.");
         return;
+    case REFUSAL_NOPERM_COMMAND:
+        reply_errorf(conn, "NOPERM this user has no permissions to run the '%s' command",
+                     request->command->name);
+        return;
+    case REFUSAL_NOPERM_KEY:
+        reply_error(conn, "NOPERM this user has no permissions to access one of the keys used as "
+                          "arguments");
+        return;
+    case REFUSAL_NOPERM_CHANNEL:
+        reply_error(conn, "NOPERM this user has no permissions to access one of the channels used "
+                          "as arguments");
+        return;
     case REFUSAL_UNSUPPORTED_OPTION: {
         struct slice option = request->args[request->next_arg];
         reply_errorf(conn, "ERR Unsupported option %.*s", quoted_length(option),

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "server/access.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/handlers.h"
@@ -163,6 +164,10 @@ static void plan(struct conn *conn, struct batch *batch)
         request->op_first = 0;
         request->more = false;
         batch->request_planned++;
+        if (conn->restricted && request->refusal == REFUSAL_NONE && !request->judged) {
+            request->judged = true; /* once: what has begun is not cut off in the middle */
+            access_judge(conn, request);
+        }
         if (request->refusal == REFUSAL_NONE) {
             handler = handlers_find(request->command->id);
             if (handler->plan != NULL) {

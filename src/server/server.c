@@ -11,6 +11,7 @@
 #include "server/cores.h"
 #include "server/reactor.h"
 #include "server/resize.h"
+#include "server/users_file.h"
 #include "store/grant.h"
 #include "store/value.h"
 
@@ -265,6 +266,18 @@ static bool port_is_ours(const struct server *server, char *error, size_t error_
     return true;
 }
 
+static bool make_users(struct server *server, char *error, size_t error_capacity)
+{
+    struct text errors = {0};
+    bool done = users_file_start(&server->settings, &server->acl, &errors);
+    if (!done) {
+        (void)snprintf(error, error_capacity, "%.*s", (int)errors.length_bytes,
+                       errors.data != NULL ? errors.data : "");
+    }
+    text_fini(&errors);
+    return done;
+}
+
 /* A module that is refused is no reason not to start. */
 static bool load_modules(struct server *server, char *error, size_t error_capacity)
 {
@@ -331,7 +344,8 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     }
     make_run_id(server->run_id);
     raise_descriptor_limit(settings);
-    if (!port_is_ours(server, error, error_capacity) || !open_unix(server, error, error_capacity) ||
+    if (!make_users(server, error, error_capacity) ||
+        !port_is_ours(server, error, error_capacity) || !open_unix(server, error, error_capacity) ||
         !make_memory(server, error, error_capacity) ||
         !load_modules(server, error, error_capacity)) {
         goto fail;
@@ -439,6 +453,7 @@ void server_destroy(struct server **server_p)
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         reactor_destroy(&server->reactors[i]);
     }
+    acl_table_destroy(&server->acl);
     loader_destroy(&server->modules);
     mailbox_destroy(&server->mailbox);
     pages_destroy(&server->payload);

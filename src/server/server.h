@@ -20,6 +20,7 @@
 #define SERVER_METADATA_UNIT_BYTES 16U
 #define SERVER_REACTORS_MAX        64
 
+struct acl_table;
 struct loader;
 struct reactor;
 
@@ -32,9 +33,10 @@ struct server {
     struct region *metadata_region;                /* owned */
     struct pages *payload;                         /* owned */
     struct pages *metadata;                        /* owned */
-    struct loader *modules;                        /* owned; read-only while reactors run */
-    int unix_listener;                             /* owned; shared by all reactors; -1: none */
-    int done_descriptor; /* owned eventfd: each reactor adds 1 when it has drained */
+    struct acl_table *acl; /* owned; the latest, which reactor 0 alone replaces and looks up here */
+    struct loader *modules; /* owned; read-only while reactors run */
+    int unix_listener;      /* owned; shared by all reactors; -1: none */
+    int done_descriptor;    /* owned eventfd: each reactor adds 1 when it has drained */
     char run_id[41];
     char codec_refusal[256]; /* the error reply to CODEC with any other word than none */
     char executable[256];

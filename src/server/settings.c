@@ -225,11 +225,53 @@ void settings_init(struct settings *settings)
     }
 }
 
+void settings_fini(struct settings *settings)
+{
+    free(settings->users);
+    settings->users = NULL;
+}
+
+/* One more line of users. */
+static enum kvasir_status add_user(struct settings *settings, struct slice value, bool live,
+                                   char *error, size_t error_capacity)
+{
+    static const char word[] = "user ";
+    size_t before = settings->users != NULL ? strlen(settings->users) : 0;
+    size_t length = before + sizeof(word) + value.length_bytes + 1;
+    char *users;
+    char *at;
+    if (live) {
+        (void)snprintf(error, error_capacity, "users are changed by ACL SETUSER");
+        return KVASIR_UNSUPPORTED;
+    }
+    if (value.length_bytes == 0 || length > FILE_BYTES_MAX ||
+        memchr(value.data, '\0', value.length_bytes) != NULL ||
+        memchr(value.data, '\n', value.length_bytes) != NULL) {
+        (void)snprintf(error, error_capacity,
+                       "user takes a name and its rules in one line, up to 1 MiB for all users");
+        return KVASIR_INVALID;
+    }
+    users = realloc(settings->users, length);
+    if (users == NULL) {
+        (void)snprintf(error, error_capacity, "no memory for users");
+        return KVASIR_NO_MEMORY;
+    }
+    at = users + before;
+    memcpy(at, word, sizeof(word) - 1);
+    memcpy(at + sizeof(word) - 1, value.data, value.length_bytes);
+    memcpy(at + sizeof(word) - 1 + value.length_bytes, "\n", 2);
+    settings->users = users;
+    return KVASIR_OK;
+}
+
 enum kvasir_status settings_set(struct settings *settings, struct slice name, struct slice value,
                                 bool live, char *error, size_t error_capacity)
 {
     const struct row *row = row_find(name);
     char allowed[160];
+    if (slice_equal_nocase(name, "user")) {
+        return add_user(settings, value, live, error, error_capacity);
+    }
     if (row == NULL) {
         (void)snprintf(error, error_capacity, "there is no option '%.*s'; --help lists them",
                        (int)(name.length_bytes < 64 ? name.length_bytes : 64),
@@ -493,5 +535,8 @@ void settings_print_help(void)
         (void)printf("  --%s%s\n      %s\n      %s; default '%s'\n", ROWS[i].name,
                      ROWS[i].changes == LIVE ? " *" : "", ROWS[i].help, allowed, ROWS[i].initial);
     }
+    (void)printf(
+        "\n  --user 'NAME RULE ...'\n      a user and what he may do, as in ACL SETUSER; as often as there are "
+        "users\n");
     (void)printf("\n  --help     print this\n  --version  print the version\n");
 }

@@ -13,6 +13,9 @@
 #define SETTINGS_TEXT_BYTES 256
 
 struct settings {
+    char *
+        users; /* owned by the settings that read them, borrowed by copies: lines of user NAME rules,
+                    NULL: none were given */
 #define NUMBER(field, name, initial, minimum, maximum, changes, help) uint64_t field;
 #define BYTES(field, name, initial, minimum, maximum, changes, help)  uint64_t field;
 #define SIGNED(field, name, initial, minimum, maximum, changes, help) int64_t field;
@@ -31,6 +34,8 @@ struct settings {
 };
 
 void settings_init(struct settings *settings);
+/* Frees what was read; copies must not be used any more. */
+void settings_fini(struct settings *settings);
 
 /* Sets one option from text. live: only options that may change while the server runs. On failure
  * error names the option, the value and what is allowed. KVASIR_OK, KVASIR_NOT_FOUND (no such

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/fault.h"
+#include "server/access.h"
 #include "server/reply.h"
 
 #include <errno.h>
@@ -39,6 +40,11 @@ bool shm_allowed(struct conn *conn)
     }
     if (!settings->shm) {
         reply_error(conn, "UNSUPPORTED shared memory is switched off (option shm)");
+        return false;
+    }
+    if (conn->restricted && !access_permits_mapping(conn->user)) {
+        reply_error(conn, "NOPERM shared memory shows every key: the user needs ~* or %R~* in the "
+                          "rules that allow KV.CONNECT; KV.GET needs no more than its key");
         return false;
     }
     if (!listener_peer_uid(conn->wire.descriptor, &uid)) {

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/copy.h"
+#include "server/access.h"
 #include "server/conn.h"
 #include "server/conn_end.h"
 #include "server/handlers.h"
@@ -88,6 +89,14 @@ bool upload_begin(struct conn *conn)
     struct upload *upload = &conn->upload;
     struct op *op;
     uint64_t offset = upload->payload_offset;
+    if (!access_permits_upload(conn)) {
+        /* Whoever may not write shall not have anything evicted; the request is refused in its turn. */
+        *upload = (struct upload){.state = UPLOAD_DISCARDING,
+                                  .payload_offset = offset,
+                                  .left_bytes = conn->reader.bulk_bytes,
+                                  .failure = KVASIR_DENIED};
+        return true;
+    }
     if (!admitted(conn)) {
         if (!list_linked(&conn->batch_link)) {
             list_push_back(&conn->reactor->upload_waiters, &conn->batch_link);
