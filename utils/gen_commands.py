@@ -43,11 +43,6 @@ ABSENT = [
         "read the value and store it under the other name; a block's name is its hash",
     ),
     (
-        "Strings",
-        "LCS",
-        "compare in the client",
-    ),
-    (
         "Lists",
         (
             "LPUSH, RPUSH, LPUSHX, RPUSHX, LPOP, RPOP, LLEN, LRANGE, LINDEX, LSET, LREM, "

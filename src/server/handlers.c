@@ -10,6 +10,7 @@
 #include "server/cmd_key.h"
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
+#include "server/cmd_lcs.h"
 #include "server/cmd_msetnx.h"
 #include "server/cmd_none.h"
 #include "server/cmd_observe.h"
@@ -60,6 +61,7 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_MGET] = {cmd_string_plan_mget, cmd_string_reply_mget, 0},
     [COMMAND_MSET] = {cmd_string_plan_mset, cmd_string_reply_mset, 0},
     [COMMAND_MSETNX] = {cmd_msetnx_plan, cmd_msetnx_reply, 0},
+    [COMMAND_LCS] = {cmd_lcs_plan, cmd_lcs_reply, 0},
     [COMMAND_STRLEN] = {cmd_string_plan_strlen, cmd_string_reply_strlen, 0},
     [COMMAND_GETRANGE] = {cmd_string_plan_getrange, cmd_string_reply_getrange, 0},
     [COMMAND_SUBSTR] = {cmd_string_plan_getrange, cmd_string_reply_getrange, 0},

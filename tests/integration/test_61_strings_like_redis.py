@@ -151,6 +151,9 @@ class Commands:
             number += 1 << 16  # Redis's own check of the range overflows there, and saturates upwards
         return [kind, width, offset] + ([] if kind == "GET" else [number])
 
+    def letters(self):
+        return "".join(self.random.choices("abc", k=self.random.choice([0, 1, 9, 80, 400])))
+
     def operation(self):
         return self.random.choice(["AND", "or", "XOR", "NOT", "x"])
 
@@ -177,6 +180,9 @@ class Commands:
                 lambda: ["MSETNX", *joined([key(), value()] for _ in range(2))],
                 lambda: [choose(["MSET", "MSETNX"]), key(), value(), key()],
                 lambda: ["STRLEN", key()],
+                lambda: ["SET", choose(["l1", "l2"]), self.letters()],
+                lambda: ["LCS", "l1", "l2", *self.word("LEN", "IDX", "x")],
+                lambda: ["LCS", "l1", "l2", "IDX", *self.word("WITHMATCHLEN"), "MINMATCHLEN", 2],
                 lambda: [choose(["GETRANGE", "SUBSTR"]), key(), self.small(), self.small()],
                 lambda: ["SETRANGE", key(), choose([0, 3, 70, 5000, -1, "x", 1 << 50]), value()],
                 lambda: ["APPEND", key(), value()],
