@@ -193,6 +193,14 @@ uint32_t command_key_access(const struct command *command, const struct slice *a
     if ((command->flags & COMMAND_FLAG_ACCESS) != 0) {
         access |= COMMAND_ACCESS_READ;
     }
+    if (command->id == COMMAND_BITFIELD) {
+        for (uint32_t i = 2; i < arg_count; i++) {
+            if (is_named(args[i], "set") || is_named(args[i], "incrby")) {
+                access |= COMMAND_ACCESS_WRITE;
+            }
+        }
+        return access;
+    }
     if ((command->flags & COMMAND_FLAG_WRITE) != 0) {
         access |= COMMAND_ACCESS_WRITE;
     }

@@ -235,6 +235,11 @@ static void test_acl_user_reads_and_writes_keys_apart(void **state)
     assert_judged(user, "kv.lease 100 r:1 w:2", ACL_DENIED_KEY);
     assert_judged(user, "kv.reserve r:1 100", ACL_DENIED_KEY);
     assert_judged(user, "kv.match pin 100 r:1", ACL_PERMITTED);
+    assert_judged(user, "copy r:1 w:1", ACL_PERMITTED);
+    assert_judged(user, "copy w:1 r:1", ACL_DENIED_KEY);
+    assert_judged(user, "bitfield r:1 get u4 0", ACL_PERMITTED);
+    assert_judged(user, "bitfield r:1 get u4 0 set u4 0 1", ACL_DENIED_KEY);
+    assert_judged(user, "bitfield w:1 set u4 0 1", ACL_DENIED_KEY);
     assert_int_equal(judge(user, "mget r:1 r:2 w:1", &index), ACL_DENIED_KEY);
     assert_int_equal(index, 3);
     assert_int_equal(judge(user, "mset w:1 other w:2 other r:1 other", &index), ACL_DENIED_KEY);
