@@ -29,6 +29,7 @@ GROUPS = {
     "string": "Strings",
     "bitmap": "Bits",
     "generic": "Keys",
+    "transactions": "Transactions",
     "server": "Server",
     "scripting": "Scripting",
     "cluster": "Cluster",
@@ -88,14 +89,6 @@ ABSENT = [
             "PUBLISH, SPUBLISH, PUBSUB"
         ),
         "not there; use a message broker",
-    ),
-    (
-        "Transactions",
-        "MULTI, EXEC, DISCARD, WATCH, UNWATCH",
-        (
-            "a pipeline without them (redis-py: pipeline(transaction=False)); SET with NX to "
-            "deduplicate"
-        ),
     ),
     (
         "Replication and persistence",

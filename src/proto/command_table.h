@@ -32,7 +32,9 @@ enum command_flag {
     COMMAND_FLAG_MOVABLEKEYS = 1 << 10,
     COMMAND_FLAG_CONTAINER = 1 << 11, /* has subcommands; args[1] names one */
     COMMAND_FLAG_SUBCOMMAND = 1 << 12,
+    COMMAND_FLAG_NO_MULTI = 1 << 13, /* not between MULTI and EXEC */
     /* Not reported: how the server runs it. */
+    COMMAND_FLAG_AT_ONCE = 1 << 15, /* runs between MULTI and EXEC: it is not queued */
     COMMAND_FLAG_BARRIER = 1 << 16, /* runs alone: all before it are done, none behind has begun */
     COMMAND_FLAG_ACCESS = 1 << 20,  /* its reply tells what is in the values of its keys */
 };

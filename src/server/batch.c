@@ -14,6 +14,8 @@
  * may take. */
 #define PAGE_TRIES_MAX  3
 #define PAGE_ROUNDS_MAX 1000
+/* How often a shard that is not held is tried for pages by whoever holds others. */
+#define HELD_TRIES_MAX 1000
 
 /* ---- pool ---- */
 
@@ -227,14 +229,19 @@ static void reclaim_done(struct reactor *reactor, struct gather *gather)
     batch_resume_stalled(reactor);
 }
 
-/* Asks the other shards for pages; they evict if they must. */
-static bool reclaim_start(struct reactor *reactor, const struct op *op)
+static uint32_t pages_wanted(const struct op *op)
 {
     uint64_t length = op->kind == OP_SET || op->kind == OP_RESERVE || op->kind == OP_GRANT_RESERVE
                           ? op->put.length_bytes
                           : SERVER_PAYLOAD_PAGE_BYTES;
+    return (uint32_t)(length / SERVER_PAYLOAD_PAGE_BYTES + 1);
+}
+
+/* Asks the other shards for pages; they evict if they must. */
+static bool reclaim_start(struct reactor *reactor, const struct op *op)
+{
     uint32_t others = reactor->server->reactor_count - 1;
-    uint64_t wanted = length / SERVER_PAYLOAD_PAGE_BYTES + 1;
+    uint32_t wanted = pages_wanted(op);
     struct gather *gather;
     if (reactor->reclaiming) {
         return true;
@@ -246,7 +253,7 @@ static bool reclaim_start(struct reactor *reactor, const struct op *op)
     if (gather == NULL) {
         return false;
     }
-    gather->number = (int64_t)((wanted + others - 1) / others);
+    gather->number = (wanted + others - 1) / others;
     reactor->reclaiming = true;
     metric_add(&reactor->metrics.retries_for_pages, 1);
     (void)gather_start(reactor, gather, NULL);
@@ -336,6 +343,55 @@ void batch_execute_part(struct reactor *reactor, struct batch_part *part)
     }
     reactor_shard_leave(reactor);
     part_send_back(reactor, part);
+}
+
+/* Gives one page at least back to the pool from some shard: those that are held, and others that are
+ * free just now (who waits for one while holding others could wait for ever). */
+static bool reclaim_held(struct reactor *reactor, const struct op *op)
+{
+    uint32_t wanted = pages_wanted(op);
+    uint32_t got = 0;
+    for (uint32_t i = 0; i < reactor->server->reactor_count && got < wanted; i++) {
+        bool own = i == reactor->index;
+        struct shard *shard = own ? reactor->shard : reactor_shard_borrow(reactor, i);
+        for (unsigned tries = 0; shard == NULL && tries < HELD_TRIES_MAX; tries++) {
+            shard = reactor_shard_borrow(reactor, i);
+        }
+        if (shard == NULL) {
+            continue;
+        }
+        if (own) {
+            reactor_shard_enter(reactor);
+        }
+        got += shard_reclaim(shard, wanted - got, &reactor->now);
+        if (own) {
+            reactor_shard_leave(reactor);
+        } else {
+            reactor_shard_return(reactor, i);
+        }
+    }
+    metric_add(&reactor->metrics.retries_for_pages, 1);
+    return got > 0;
+}
+
+void batch_execute_held(struct reactor *reactor, struct batch *batch)
+{
+    for (uint64_t shards = batch->shards; shards != 0; shards &= shards - 1) {
+        uint32_t index = (uint32_t)__builtin_ctzll(shards);
+        struct shard *shard = reactor->server->reactors[index]->shard;
+        struct batch_part *part = &batch->parts[index];
+        check((reactor->held_shards >> index & 1) != 0);
+        while (!execute_ops(shard, part, &reactor->now)) {
+            struct batch_op *entry = &batch->ops[part->resume];
+            if (part->tries < PAGE_TRIES_MAX && reclaim_held(reactor, &entry->op)) {
+                part->tries++;
+                continue;
+            }
+            entry->op.status = KVASIR_NO_MEMORY;
+            part->tries = 0;
+            part->resume = entry->next;
+        }
+    }
 }
 
 /* Executes the part on its owner's shard from here, if nobody is working on that; false: it must be

@@ -41,6 +41,8 @@ enum request_refusal {
     REFUSAL_NOPERM_KEY,
     REFUSAL_NOPERM_CHANNEL,
     REFUSAL_UNSUPPORTED_OPTION, /* args[next_arg] of EXPIRE and its kin */
+    REFUSAL_NOT_IN_MULTI,
+    REFUSAL_QUEUED, /* behind MULTI: no refusal, but it does not run now, either */
 };
 
 struct request {
@@ -137,6 +139,9 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
 /* Sends the round's ops to their shards; those of this reactor are executed at once. True: all is
  * done. False: conn_batch_done will be called. */
 bool batch_dispatch(struct reactor *reactor, struct batch *batch);
+
+/* Executes the round's ops at once; their shards are held (reactor_hold_shards). */
+void batch_execute_held(struct reactor *reactor, struct batch *batch);
 
 /* Executes what mail brought, or goes on with a part that was stalled; sends it back when done. */
 void batch_execute_part(struct reactor *reactor, struct batch_part *part);

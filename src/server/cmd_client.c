@@ -1,6 +1,7 @@
 #include "server/cmd_client.h"
 
 #include "acl/acl_user.h"
+#include "server/cmd_transaction.h"
 #include "server/gather.h"
 #include "server/reply.h"
 
@@ -85,19 +86,27 @@ void cmd_client_reply_setinfo(struct conn *conn, struct request *request)
 
 /* ---- LIST, INFO ---- */
 
+static const char *flags_of(const struct conn *conn)
+{
+    if (cmd_transaction_queued(conn) >= 0) {
+        return conn->is_unix ? "xU" : "x";
+    }
+    return conn->is_unix ? "U" : "N";
+}
+
 size_t cmd_client_describe(const struct conn *conn, char *line, size_t capacity)
 {
     int64_t now_us = conn->reactor->now.mono_us;
     int written = snprintf(
         line, capacity,
         "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=%s db=%u sub=0 psub=0 "
-        "ssub=0 multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
+        "ssub=0 multi=%d qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
         "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=%.*s redir=-1 resp=%d "
         "lib-name=%s lib-ver=%s\n",
         (unsigned long long)conn->id, conn->peer, conn->local, conn->wire.descriptor, conn->name,
         (long long)((now_us - conn->created_us) / 1000000),
-        (long long)((now_us - conn->active_us) / 1000000), conn->is_unix ? "U" : "N",
-        (unsigned)conn->database, input_length(&conn->input),
+        (long long)((now_us - conn->active_us) / 1000000), flags_of(conn), (unsigned)conn->database,
+        cmd_transaction_queued(conn), input_length(&conn->input),
         conn->input.data != NULL ? input_room(&conn->input) : (size_t)0, conn->output.value_count,
         (unsigned long long)conn->output.pending_bytes,
         (unsigned long long)(sizeof(*conn) + conn->input.capacity_bytes),

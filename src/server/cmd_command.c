@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-static const char *const FLAG_NAMES[] = {"write",   "readonly", "denyoom",    "admin",
-                                         "pubsub",  "noscript", "fast",       "no_auth",
-                                         "loading", "stale",    "movablekeys"};
+static const char *const FLAG_NAMES[] = {"write",       "readonly", "denyoom", "admin",   "pubsub",
+                                         "noscript",    "fast",     "no_auth", "loading", "stale",
+                                         "movablekeys", NULL,       NULL,      "no_multi"};
 
 static bool is_top(const struct command *command)
 {
@@ -18,11 +18,11 @@ static void reply_flags(struct conn *conn, const struct command *command)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < ARRAY_COUNT(FLAG_NAMES); i++) {
-        count += (command->flags >> i) & 1U;
+        count += FLAG_NAMES[i] != NULL && ((command->flags >> i) & 1U) != 0;
     }
     reply_set(conn, count);
     for (unsigned i = 0; i < ARRAY_COUNT(FLAG_NAMES); i++) {
-        if (((command->flags >> i) & 1U) != 0) {
+        if (FLAG_NAMES[i] != NULL && ((command->flags >> i) & 1U) != 0) {
             reply_simple(conn, FLAG_NAMES[i]);
         }
     }

@@ -3,6 +3,7 @@
 #include "server/access.h"
 #include "server/cmd_client.h"
 #include "server/cmd_server.h"
+#include "server/cmd_transaction.h"
 #include "server/reply.h"
 
 #include <string.h>
@@ -73,6 +74,7 @@ void cmd_connection_reply_quit(struct conn *conn, struct request *request)
 void cmd_connection_reply_reset(struct conn *conn, struct request *request)
 {
     (void)request;
+    cmd_transaction_end(conn);
     conn->resp = RESP_2;
     conn->database = 0;
     conn->name[0] = '\0';

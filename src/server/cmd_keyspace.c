@@ -24,6 +24,7 @@ static struct gather *begin(struct conn *conn, struct request *request, gather_r
         return NULL;
     }
     gather->number = conn->database;
+    gather->on_shards = true;
     request->gather = gather;
     return gather;
 }
@@ -49,7 +50,7 @@ static int64_t sum(struct request *request)
 static void dbsize_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
     struct shard_database database;
-    shard_database(reactor->shard, (uint8_t)gather->number, &reactor->now, &database);
+    shard_database(reactor->shard, (uint8_t)gather->number, &gather->now, &database);
     gather->answers[index].number = (int64_t)database.key_count;
 }
 
@@ -163,7 +164,7 @@ static void keys_run(struct reactor *reactor, struct gather *gather, uint32_t in
     uint64_t cursor = 0;
     do {
         cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, KEYS_BUCKETS,
-                            &reactor->now, collect_key, &filter);
+                            &gather->now, collect_key, &filter);
     } while (cursor != 0 && !filter.full);
 }
 
@@ -211,7 +212,7 @@ static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t in
     }
     /* COUNT is about keys looked at; with MATCH few of them may be in the answer. */
     do {
-        cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, 1, &reactor->now,
+        cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, 1, &gather->now,
                             collect_key, &filter);
         buckets++;
     } while (cursor != 0 && !filter.full && (uint64_t)answer->number < wanted &&
@@ -302,9 +303,9 @@ static void randomkey_run(struct reactor *reactor, struct gather *gather, uint32
     struct gather_answer *answer = &gather->answers[index];
     struct shard_database database;
     struct slice key;
-    shard_database(reactor->shard, (uint8_t)gather->number, &reactor->now, &database);
-    if (shard_random_key(reactor->shard, (uint8_t)gather->number, random_u64(&reactor->random),
-                         &reactor->now, &key)) {
+    shard_database(reactor->shard, (uint8_t)gather->number, &gather->now, &database);
+    if (shard_random_key(reactor->shard, (uint8_t)gather->number, gather->flags, &gather->now,
+                         &key)) {
         answer->number = (int64_t)(database.key_count > 0 ? database.key_count : 1);
         (void)gather_answer_add(answer, key.data, key.length_bytes);
     }
@@ -313,6 +314,7 @@ static void randomkey_run(struct reactor *reactor, struct gather *gather, uint32
 void cmd_keyspace_plan_randomkey(struct conn *conn, struct request *request)
 {
     if (begin(conn, request, randomkey_run) != NULL) {
+        request->gather->flags = random_u64(&conn->reactor->random);
         start(conn, request);
     }
 }

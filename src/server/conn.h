@@ -24,10 +24,13 @@ struct output_limits;
 struct acl_change;
 struct acl_user;
 struct staging;
+struct transaction;
 
 #define CONN_MAGIC       0x434f4e4eU
 #define CONN_ARGS_INLINE 16
 #define CONN_NAME_BYTES  64
+/* What makes requests of a connection something else than usual: conn->modes. */
+#define CONN_MODE_MULTI 1U /* they are queued for EXEC */
 /* No more requests are begun while so much waits to be sent. */
 #define CONN_OUTPUT_HIGH_BYTES (256U << 10)
 
@@ -53,8 +56,9 @@ struct conn {
     struct output output;
     struct batch *batch;
     struct upload upload;
-    struct staging *staging; /* owned; NULL: not a shared-memory client */
-    uint64_t grant_shards;   /* bit per shard that may hold grants of this connection */
+    struct staging *staging;         /* owned; NULL: not a shared-memory client */
+    struct transaction *transaction; /* owned; NULL: nothing is queued or watched */
+    uint64_t grant_shards;           /* bit per shard that may hold grants of this connection */
 
     struct list ring_link; /* reactor->rings, once the wire is a pair of rings */
 
@@ -76,6 +80,7 @@ struct conn {
     bool muted;                    /* the reply being written is dropped */
     bool no_evict, no_touch;
     uint8_t database;
+    uint8_t modes; /* CONN_MODE_… */
     enum resp_version resp;
     uint32_t budget_bytes; /* left of this turn */
 
@@ -92,6 +97,16 @@ struct conn {
     char library_name[CONN_NAME_BYTES];
     char library_version[CONN_NAME_BYTES];
 };
+
+static inline void conn_mode_set(struct conn *conn, uint8_t mode)
+{
+    conn->modes = (uint8_t)(conn->modes | mode);
+}
+
+static inline void conn_mode_clear(struct conn *conn, uint8_t mode)
+{
+    conn->modes = (uint8_t)(conn->modes & ~mode);
+}
 
 /* Takes over an accepted socket (closes it when there is no memory). */
 void conn_accept(struct reactor *reactor, int descriptor);

@@ -3,9 +3,11 @@
 
 #include "base/check.h"
 #include "server/acl_change.h"
+#include "server/cmd_transaction.h"
 #include "server/gather.h"
 #include "server/kept.h"
 #include "server/shm.h"
+#include "server/transaction.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -97,6 +99,10 @@ void conn_bury(struct reactor *reactor)
             batch_give(reactor, &conn->batch);
         }
         acl_change_destroy(&conn->acl_change);
+        if (conn->transaction != NULL) {
+            gather_destroy(&conn->transaction->current.gather);
+        }
+        cmd_transaction_end(conn);
         upload_abandon(conn);
         shm_staging_close(conn);
         if (conn->args != conn->args_inline) {

@@ -102,13 +102,29 @@ static void run_here(struct reactor *reactor, struct gather *gather)
     reactor_shard_leave(reactor);
 }
 
+/* A transaction that holds all shards does it for everybody. */
+static bool run_held(struct reactor *reactor, struct gather *gather)
+{
+    const struct server *server = reactor->server;
+    check(reactor->held_shards == UINT64_MAX >> (64 - gather->reactor_count));
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        gather->run(server->reactors[i], gather, i);
+    }
+    gather->waiting = 1;
+    return one_done(reactor, gather);
+}
+
 bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch)
 {
     gather->batch = batch;
     gather->waiting = gather->reactor_count;
+    gather->now = reactor->now;
     reactor->errand_count++;
     if (batch != NULL) {
         batch->waiting++;
+    }
+    if (reactor->held_shards != 0 && gather->on_shards) {
+        return run_held(reactor, gather);
     }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
         struct gather_task *task = &gather->tasks[i];

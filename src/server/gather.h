@@ -3,6 +3,7 @@
  * on when all have answered. For what operators ask for and connections' ends, not for the data
  * path. A gather belongs to the origin; its tasks travel. */
 
+#include "base/clock.h"
 #include "net/mailbox.h"
 
 #include <stdbool.h>
@@ -40,6 +41,9 @@ struct gather {
     uint32_t origin;
     uint32_t waiting;
     uint32_t reactor_count;
+    bool on_shards; /* run touches nothing of the reactor but its shard: a transaction, which holds
+                             them all, runs it at once */
+    struct moment now;    /* in: at the start */
     bool failed;          /* a reactor ran out of memory for its answer */
     int64_t number;       /* in: the request's own */
     uint64_t cursor;      /* in: where a scan stands */

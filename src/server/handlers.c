@@ -17,6 +17,7 @@
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
+#include "server/cmd_transaction.h"
 
 static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_PING] = {NULL, cmd_connection_reply_ping, 0},
@@ -50,6 +51,11 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_CLIENT_NO_TOUCH] = {NULL, cmd_client_reply_no_touch, 0},
     [COMMAND_CLIENT_REPLY] = {NULL, cmd_client_reply_reply, 0},
     [COMMAND_CLIENT_HELP] = {NULL, cmd_client_reply_help, 0},
+    [COMMAND_MULTI] = {NULL, cmd_transaction_reply_multi, 0},
+    [COMMAND_EXEC] = {NULL, cmd_transaction_reply_exec, 0},
+    [COMMAND_DISCARD] = {NULL, cmd_transaction_reply_discard, 0},
+    [COMMAND_WATCH] = {NULL, cmd_transaction_reply_watch, 0},
+    [COMMAND_UNWATCH] = {NULL, cmd_transaction_reply_unwatch, 0},
     [COMMAND_GET] = {cmd_string_plan_get, cmd_string_reply_get, 0},
     [COMMAND_SET] = {cmd_string_plan_set, cmd_string_reply_set, 2},
     [COMMAND_SETNX] = {cmd_string_plan_setnx, cmd_string_reply_setnx, 2},

@@ -63,12 +63,43 @@ void reactor_shard_leave(struct reactor *reactor)
 struct shard *reactor_shard_borrow(struct reactor *reactor, uint32_t index)
 {
     struct reactor *owner = reactor->server->reactors[index];
-    return gate_try(&owner->shard_gate) ? owner->shard : NULL;
+    bool inside = UNLIKELY((reactor->held_shards >> index & 1) != 0);
+    return inside || gate_try(&owner->shard_gate) ? owner->shard : NULL;
 }
 
 void reactor_shard_return(struct reactor *reactor, uint32_t index)
 {
-    gate_leave(&reactor->server->reactors[index]->shard_gate);
+    if (LIKELY((reactor->held_shards >> index & 1) == 0)) {
+        gate_leave(&reactor->server->reactors[index]->shard_gate);
+    }
+}
+
+void reactor_hold_shards(struct reactor *reactor, uint64_t shards)
+{
+    check(reactor->held_shards == 0 && reactor->shard_depth == 0);
+    for (uint64_t left = shards; left != 0; left &= left - 1) {
+        uint32_t index = (uint32_t)__builtin_ctzll(left);
+        if (index == reactor->index) {
+            reactor_shard_enter(reactor);
+        } else {
+            gate_enter(&reactor->server->reactors[index]->shard_gate);
+        }
+    }
+    reactor->held_shards = shards;
+}
+
+void reactor_free_shards(struct reactor *reactor)
+{
+    uint64_t shards = reactor->held_shards;
+    reactor->held_shards = 0;
+    for (; shards != 0; shards &= shards - 1) {
+        uint32_t index = (uint32_t)__builtin_ctzll(shards);
+        if (index == reactor->index) {
+            reactor_shard_leave(reactor);
+        } else {
+            reactor_shard_return(reactor, index);
+        }
+    }
 }
 
 /* ---- timer, control ---- */

@@ -98,6 +98,7 @@ struct reactor {
     struct shard *shard; /* owned; touched inside the gate only */
     ATTR_ALIGNED(CACHE_LINE_BYTES) struct gate shard_gate;
     uint32_t shard_depth; /* this thread's nested entries into its own gate */
+    uint64_t held_shards; /* bit per shard that this thread holds for a transaction */
     struct moment now;    /* read once a turn */
     struct random random;
 
@@ -161,6 +162,12 @@ struct reactor {
 struct reactor *reactor_create(struct server *server, uint32_t index, char *error,
                                size_t error_capacity);
 void reactor_destroy(struct reactor **reactor_p);
+/* Whether SLOWLOG or LATENCY wants to know of requests at all. */
+static inline bool reactor_notices_requests(const struct reactor *reactor)
+{
+    return reactor->settings.slowlog_log_slower_than >= 0 ||
+           reactor->settings.latency_monitor_threshold > 0;
+}
 /* A request is answered: is it one for SLOWLOG or LATENCY? */
 void reactor_note_request(struct reactor *reactor, const struct conn *conn,
                           const struct request *request);
@@ -182,6 +189,10 @@ void reactor_shard_return(struct reactor *reactor, uint32_t index);
 
 /* A listener, the argument, has clients waiting: they are served, or told why not (reactor_accept.c). */
 void reactor_accept(void *argument, unsigned events);
+/* Enters the gates of several shards, in the order of their numbers, waiting for each: for what must be
+ * one step over several keys. Not from inside the own gate. Borrowing is free while they are held. */
+void reactor_hold_shards(struct reactor *reactor, uint64_t shards);
+void reactor_free_shards(struct reactor *reactor);
 
 /* CONFIG RESETSTAT: counters to zero, but for what counts what there is now. */
 void reactor_reset_metrics(struct reactor *reactor);

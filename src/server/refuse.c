@@ -91,6 +91,10 @@ void refuse_request(struct conn *conn, const struct request *request)
                      (const char *)option.data);
         return;
     }
+    case REFUSAL_NOT_IN_MULTI:
+        reply_error(conn, "ERR Command not allowed inside a transaction");
+        return;
+    case REFUSAL_QUEUED:
     case REFUSAL_NONE:
         break;
     }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "server/access.h"
+#include "server/cmd_transaction.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/handlers.h"
@@ -118,6 +119,8 @@ static void admit(struct conn *conn, struct request *request)
                ((request->command->flags & COMMAND_FLAG_CONTAINER) != 0 &&
                 request->arg_count > 1)) {
         request->refusal = REFUSAL_UNKNOWN_SUBCOMMAND;
+    } else if (UNLIKELY(conn->modes != 0)) {
+        cmd_transaction_admit(conn, request);
     }
 }
 
@@ -164,7 +167,8 @@ static void plan(struct conn *conn, struct batch *batch)
         request->op_first = 0;
         request->more = false;
         batch->request_planned++;
-        if (conn->restricted && request->refusal == REFUSAL_NONE && !request->judged) {
+        if (conn->restricted && !request->judged &&
+            (request->refusal == REFUSAL_NONE || request->refusal == REFUSAL_QUEUED)) {
             request->judged = true; /* once: what has begun is not cut off in the middle */
             access_judge(conn, request);
         }
@@ -186,8 +190,11 @@ static void answer(struct conn *conn, struct request *request)
     bool skip = conn->reply_skip;
     uint64_t errors = conn->error_replies;
     conn->muted = conn->reply_off || skip;
-    if (request->refusal != REFUSAL_NONE) {
+    if (request->refusal == REFUSAL_QUEUED) {
+        cmd_transaction_queue(conn, request);
+    } else if (request->refusal != REFUSAL_NONE) {
         refuse_request(conn, request);
+        cmd_transaction_refused(conn, request);
         request->more = false;
     } else {
         handlers_find(request->command->id)->reply(conn, request);
@@ -222,7 +229,6 @@ static void drop_unanswered(struct reactor *reactor, struct batch *batch)
 static void account_one(struct conn *conn, struct request *request, uint64_t share_ns)
 {
     struct command_stats *stats = conn->reactor->command_stats;
-    const struct settings *settings = &conn->reactor->settings;
     request->spent_ns += share_ns;
     if (request->more || request->command == NULL) {
         return;
@@ -232,7 +238,7 @@ static void account_one(struct conn *conn, struct request *request, uint64_t sha
         return;
     }
     command_stats_ran(stats, request->command->id, 1, request->spent_ns, request->failed);
-    if (settings->slowlog_log_slower_than >= 0 || settings->latency_monitor_threshold > 0) {
+    if (reactor_notices_requests(conn->reactor)) {
         reactor_note_request(conn->reactor, conn, request);
     }
 }
@@ -314,7 +320,7 @@ static bool run(struct conn *conn)
         if (conn->output.pending_bytes > CONN_OUTPUT_HIGH_BYTES) {
             return false;
         }
-        batch->waiting = 1; /* what is done at once does not call back */
+        batch->waiting++; /* what is done at once does not call back */
         plan(conn, batch);
         (void)batch_dispatch(conn->reactor, batch);
         batch->waiting--;

@@ -25,7 +25,8 @@ bool upload_wanted(const struct conn *conn)
 {
     const struct request_reader *reader = &conn->reader;
     const struct command *command;
-    if (conn->args == NULL || !conn->authenticated || conn->upload.state != UPLOAD_NONE) {
+    if (conn->args == NULL || !conn->authenticated || conn->upload.state != UPLOAD_NONE ||
+        conn->modes != 0) {
         return false;
     }
     command = command_find(conn->args, reader->arg_count);

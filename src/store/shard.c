@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/fault.h"
 #include "store/shard_impl.h"
+#include "store/shard_watch.h"
 
 #include <stdlib.h>
 
@@ -41,6 +42,7 @@ struct shard *shard_create(const struct shard_config *config)
     }
     shard->magic = SHARD_MAGIC;
     shard->config = *config;
+    shard_watch_init(shard);
     shard->now = config->now;
     shard->start_us = config->now.mono_us;
     shard->tick_us = config->now.mono_us;

@@ -43,6 +43,7 @@
 #include "mem/pages.h"
 #include "store/op.h"
 #include "store/policy.h"
+#include "store/watch.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,6 +86,14 @@ void shard_unpin(struct shard *shard, struct value **value_p);
 
 /* Ends all grants of a connection: leases are released, reservations aborted. */
 void shard_drop_owner(struct shard *shard, uint64_t owner);
+
+/* From here until shard_unwatch, watch->touched tells whether its key changed. KVASIR_OK, KVASIR_BUSY
+ * (too many are watched). The watch and its key are borrowed meanwhile. */
+ATTR_MUST_USE enum kvasir_status shard_watch(struct shard *shard, struct watch *watch,
+                                             const struct moment *now);
+void shard_unwatch(struct shard *shard, struct watch *watch);
+/* Whether the key changed; that it expired is a change, too. */
+bool shard_watch_touched(struct shard *shard, struct watch *watch, const struct moment *now);
 
 /* Background work, bounded by budget steps: expired keys, expired grants, growth of the index.
  * Returns true when there is more to do at once. Call it about every 10 ms. */

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "store/shard_impl.h"
+#include "store/shard_watch.h"
 
 #define SHARD_SMALL_BUCKETS  65536U
 #define SHARD_SMALL_ROUND_US 900000U
@@ -116,6 +117,7 @@ void shard_flush(struct shard *shard, uint8_t database)
     CHECK_MAGIC(shard, SHARD_MAGIC);
     for (uint32_t i = 0; i < shard->config.database_count; i++) {
         if (database == SHARD_DATABASE_ALL || database == i) {
+            shard_watch_flush(shard, (uint8_t)i);
             shard_expire_flush_space(shard, &shard->spaces[i]);
         }
     }

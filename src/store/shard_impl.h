@@ -3,7 +3,7 @@
  * shard_value.c (a value's states), shard_evict.c (who goes), shard_room.c (how room is made),
  * shard_move.c (moving values out of sparse pages), shard_pin.c (pins, leases,
  * grants), shard_put.c, shard_read.c, shard_edit.c, shard_build.c, shard_bits.c (the kinds of op),
- * shard_expire.c (background). */
+ * shard_expire.c (background), shard_watch.c (watched keys). */
 
 #include "mem/layout.h"
 #include "store/grant.h"
@@ -15,6 +15,9 @@
 #define SHARD_MAGIC 0x73686172U
 /* A long double written out in full, and its fraction. */
 #define SHARD_SCRATCH_BYTES 5120U
+/* Watched keys: so many chains, and so many watches, that a look is short. */
+#define SHARD_WATCH_BUCKETS 1024U
+#define SHARD_WATCHES_MAX   (16U * SHARD_WATCH_BUCKETS)
 
 /* One database's counts. */
 struct shard_space {
@@ -61,6 +64,8 @@ struct shard {
     uint64_t sampled_bucket;
     uint64_t looked_bytes; /* evicted_bytes when pages that were given up were last tried again */
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
+    uint32_t watch_count;
+    struct list watches[SHARD_WATCH_BUCKETS]; /* linked are struct watch, by hash */
     char scratch[SHARD_SCRATCH_BYTES];
 };
 
@@ -203,7 +208,6 @@ void shard_put_abort(struct shard *shard, struct op *op);
 void shard_put_grant_reserve(struct shard *shard, struct op *op);
 void shard_put_grant_fill(struct shard *shard, struct op *op);
 void shard_put_grant_abort(struct shard *shard, struct op *op);
-
 void shard_read_get(struct shard *shard, struct op *op);
 void shard_read_exists(struct shard *shard, struct op *op);
 void shard_read_stat(struct shard *shard, struct op *op);
@@ -215,7 +219,6 @@ void shard_edit_add(struct shard *shard, struct op *op);
 void shard_edit_add_float(struct shard *shard, struct op *op);
 void shard_edit_append(struct shard *shard, struct op *op);
 void shard_edit_set_range(struct shard *shard, struct op *op);
-
 void shard_build_set_from(struct shard *shard, struct op *op);
 void shard_bits_fields(struct shard *shard, struct op *op);
 void shard_bits_look(struct shard *shard, struct op *op);

@@ -4,6 +4,7 @@
 #include "base/copy.h"
 #include "base/fault.h"
 #include "store/shard_impl.h"
+#include "store/shard_watch.h"
 
 /* Expiry times are summed in seconds, up to this (the year 2242), so that 10^9 keys do not overflow. */
 #define SHARD_EXPIRES_S_MAX ((int64_t)1 << 33)
@@ -170,6 +171,7 @@ void shard_value_link(struct shard *shard, struct value *value)
     value_list_remove(&shard->detached, value);
     shard->reserved_count--;
     struct shard_space *space = shard_space_of(shard, value);
+    shard_value_changes(shard, value);
     value->state = VALUE_SEALED;
     value->epoch = space->epoch;
     space->key_count++;
@@ -190,6 +192,7 @@ void shard_value_unlink(struct shard *shard, struct value *value)
             space->flushes_behind = 0;
         }
     } else {
+        shard_value_changes(shard, value);
         space->key_count--;
         shard_value_count_expiry(shard, value, -1);
     }
@@ -207,6 +210,7 @@ void shard_value_unlink(struct shard *shard, struct value *value)
 
 void shard_value_set_expiry(struct shard *shard, struct value *value, int64_t expires_at_ms)
 {
+    shard_value_changes(shard, value);
     shard_value_count_expiry(shard, value, -1);
     value->expires_at_ms = expires_at_ms;
     shard_value_count_expiry(shard, value, 1);

@@ -1,0 +1,74 @@
+/* Watched keys: who changes a key looks, while any is watched, for those who want to know. */
+
+#include "store/shard_watch.h"
+#include "base/check.h"
+#include "store/shard_impl.h"
+
+static struct list *shard_watch_bucket(struct shard *shard, uint64_t hash)
+{
+    return &shard->watches[hash % SHARD_WATCH_BUCKETS];
+}
+
+void shard_watch_init(struct shard *shard)
+{
+    for (unsigned i = 0; i < SHARD_WATCH_BUCKETS; i++) {
+        list_init(&shard->watches[i]);
+    }
+}
+
+void shard_watch_touch(struct shard *shard, uint64_t hash)
+{
+    list_foreach (cursor, shard_watch_bucket(shard, hash)) {
+        struct watch *watch = list_entry(cursor, struct watch, link);
+        watch->touched = watch->touched || watch->hash == hash;
+    }
+}
+
+static struct value *shard_watch_find(struct shard *shard, const struct watch *watch)
+{
+    struct op find = {.database = watch->database, .key = watch->key, .hash = watch->hash};
+    return shard_value_find(shard, &find);
+}
+
+void shard_watch_flush(struct shard *shard, uint8_t database)
+{
+    for (unsigned i = 0; i < SHARD_WATCH_BUCKETS && shard->watch_count > 0; i++) {
+        list_foreach (cursor, &shard->watches[i]) {
+            struct watch *watch = list_entry(cursor, struct watch, link);
+            if (watch->database == database && shard_watch_find(shard, watch) != NULL) {
+                watch->touched = true;
+            }
+        }
+    }
+}
+
+enum kvasir_status shard_watch(struct shard *shard, struct watch *watch, const struct moment *now)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    if (shard->watch_count >= SHARD_WATCHES_MAX) {
+        return KVASIR_BUSY;
+    }
+    shard_set_now(shard, now);
+    watch->touched = false;
+    list_init(&watch->link);
+    (void)shard_watch_find(shard, watch); /* one that has expired goes now: that is no change */
+    list_push_back(shard_watch_bucket(shard, watch->hash), &watch->link);
+    shard->watch_count++;
+    return KVASIR_OK;
+}
+
+void shard_unwatch(struct shard *shard, struct watch *watch)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    check(list_linked(&watch->link) && shard->watch_count > 0);
+    list_remove(&watch->link);
+    shard->watch_count--;
+}
+
+bool shard_watch_touched(struct shard *shard, struct watch *watch, const struct moment *now)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard_set_now(shard, now);
+    (void)shard_watch_find(shard, watch); /* one that has expired meanwhile goes, and is touched */
+    return watch->touched;
+}
