@@ -352,21 +352,12 @@ static bool reclaim_held(struct reactor *reactor, const struct op *op)
     uint32_t wanted = pages_wanted(op);
     uint32_t got = 0;
     for (uint32_t i = 0; i < reactor->server->reactor_count && got < wanted; i++) {
-        bool own = i == reactor->index;
-        struct shard *shard = own ? reactor->shard : reactor_shard_borrow(reactor, i);
+        struct shard *shard = reactor_shard_borrow(reactor, i);
         for (unsigned tries = 0; shard == NULL && tries < HELD_TRIES_MAX; tries++) {
             shard = reactor_shard_borrow(reactor, i);
         }
-        if (shard == NULL) {
-            continue;
-        }
-        if (own) {
-            reactor_shard_enter(reactor);
-        }
-        got += shard_reclaim(shard, wanted - got, &reactor->now);
-        if (own) {
-            reactor_shard_leave(reactor);
-        } else {
+        if (shard != NULL) {
+            got += shard_reclaim(shard, wanted - got, &reactor->now);
             reactor_shard_return(reactor, i);
         }
     }
@@ -383,12 +374,15 @@ void batch_execute_held(struct reactor *reactor, struct batch *batch)
         check((reactor->held_shards >> index & 1) != 0);
         while (!execute_ops(shard, part, &reactor->now)) {
             struct batch_op *entry = &batch->ops[part->resume];
-            if (part->tries < PAGE_TRIES_MAX && reclaim_held(reactor, &entry->op)) {
-                part->tries++;
+            if (entry->op.status == KVASIR_PENDING) {
+                continue; /* it gets on with each call */
+            }
+            if (part->rounds < PAGE_ROUNDS_MAX && reclaim_held(reactor, &entry->op)) {
+                part->rounds++;
                 continue;
             }
             entry->op.status = KVASIR_NO_MEMORY;
-            part->tries = 0;
+            part->rounds = 0;
             part->resume = entry->next;
         }
     }

@@ -101,6 +101,7 @@ void conn_bury(struct reactor *reactor)
         acl_change_destroy(&conn->acl_change);
         if (conn->transaction != NULL) {
             gather_destroy(&conn->transaction->current.gather);
+            kept_destroy(reactor, &conn->transaction->current.kept);
         }
         cmd_transaction_end(conn);
         upload_abandon(conn);

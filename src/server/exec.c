@@ -5,6 +5,7 @@
 #include "server/access.h"
 #include "server/gather.h"
 #include "server/handlers.h"
+#include "server/kept.h"
 #include "server/refuse.h"
 #include "server/reply.h"
 #include "server/transaction.h"
@@ -97,7 +98,7 @@ static void answer_current(struct conn *conn)
         handlers_find(request->command->id)->reply(conn, request);
     }
     conn->muted = muted;
-    request->failed = conn->error_replies > errors;
+    request->failed = request->failed || conn->error_replies > errors;
     batch_drop_results(reactor, conn->batch);
 }
 
@@ -105,6 +106,7 @@ static void count_current(struct conn *conn, uint64_t spent_ns)
 {
     struct reactor *reactor = conn->reactor;
     struct request *request = &conn->transaction->current;
+    kept_destroy(reactor, &request->kept);
     metric_add(&reactor->metrics.commands, 1);
     request->spent_ns = spent_ns;
     command_stats_ran(reactor->command_stats, request->command->id, 1, spent_ns, request->failed);

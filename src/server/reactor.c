@@ -77,6 +77,8 @@ void reactor_shard_return(struct reactor *reactor, uint32_t index)
 void reactor_hold_shards(struct reactor *reactor, uint64_t shards)
 {
     check(reactor->held_shards == 0 && reactor->shard_depth == 0);
+    shards |=
+        UINT64_C(1) << reactor->index; /* or whoever works on it meanwhile could wait for ever */
     for (uint64_t left = shards; left != 0; left &= left - 1) {
         uint32_t index = (uint32_t)__builtin_ctzll(left);
         if (index == reactor->index) {

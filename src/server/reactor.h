@@ -189,8 +189,9 @@ void reactor_shard_return(struct reactor *reactor, uint32_t index);
 
 /* A listener, the argument, has clients waiting: they are served, or told why not (reactor_accept.c). */
 void reactor_accept(void *argument, unsigned events);
-/* Enters the gates of several shards, in the order of their numbers, waiting for each: for what must be
- * one step over several keys. Not from inside the own gate. Borrowing is free while they are held. */
+/* Enters the gates of several shards and the own one, in the order of their numbers, waiting for each:
+ * for what must be one step over several keys. Not from inside the own gate. Borrowing is free while
+ * they are held. */
 void reactor_hold_shards(struct reactor *reactor, uint64_t shards);
 void reactor_free_shards(struct reactor *reactor);
 

@@ -230,7 +230,7 @@ static void account_one(struct conn *conn, struct request *request, uint64_t sha
 {
     struct command_stats *stats = conn->reactor->command_stats;
     request->spent_ns += share_ns;
-    if (request->more || request->command == NULL) {
+    if (request->more || request->command == NULL || request->refusal == REFUSAL_QUEUED) {
         return;
     }
     if (request->refusal > REFUSAL_TEXT) {

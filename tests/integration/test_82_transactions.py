@@ -248,3 +248,25 @@ def test_rights_are_looked_at_twice(server):
         replies = c("EXEC")
         assert str(replies[0]).startswith("NOPERM ")
         assert replies[1] is None
+
+
+def test_what_takes_several_steps_is_done_inside_a_transaction(server):
+    """Long values are put together in steps, and some commands keep pins from one to the next: those
+    that are not given back fail the server's own check when it stops."""
+    with server.connect() as connection:
+        connection("SET", "long", b"x" * 6_000_000)
+        connection("MULTI")
+        commands = [
+            ("APPEND", "long", "y"),
+            ("SETRANGE", "far", 8_000_000, "z"),
+            ("COPY", "long", "copy"),
+            ("BITOP", "NOT", "inverse", "long"),
+            ("BITCOUNT", "long"),
+            ("MSETNX", "p", "1", "q", "2"),
+        ]
+        assert [connection(*command) for command in commands] == ["QUEUED"] * len(commands)
+        bits = 6_000_000 * ord("x").bit_count() + ord("y").bit_count()
+        assert connection("EXEC") == [6_000_001, 8_000_001, 1, 6_000_001, bits, 1]
+        stats = connection("INFO", "commandstats").decode()
+        appended = next(line for line in stats.splitlines() if line.startswith("cmdstat_append:"))
+        assert "calls=1," in appended and "rejected_calls=0," in appended

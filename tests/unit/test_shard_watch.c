@@ -1,0 +1,97 @@
+#include "test_shard_fixture.h"
+
+static struct watch watch_of(const char *key, uint8_t database)
+{
+    struct slice slice = slice_of_text(key);
+    return (struct watch){.hash = op_hash(database, slice), .key = slice, .database = database};
+}
+
+static enum kvasir_status run(struct fixture *fixture, enum op_kind kind, const char *key,
+                              int64_t expires_at_ms)
+{
+    struct slice slice = slice_of_text(key);
+    struct op op = {.kind = (uint8_t)kind, .key = slice, .hash = op_hash(0, slice)};
+    if (kind == OP_SET) {
+        op.payload = slice_of_text("value");
+        op.put.length_bytes = op.payload.length_bytes;
+        op.put.expires_at_ms = expires_at_ms;
+    } else {
+        op.expires_at_ms = expires_at_ms;
+    }
+    shard_execute(fixture->shard, &op, &fixture->now);
+    return op.status;
+}
+
+static void test_shard_watch_sees_each_change_and_no_read(void **state)
+{
+    struct fixture *fixture = fixture_create(&(struct fixture_options){0});
+    struct watch watch = watch_of("key", 0);
+    struct watch other = watch_of("other", 0);
+    const enum op_kind changes[] = {OP_SET, OP_EXPIRE, OP_PERSIST, OP_REMOVE};
+    (void)state;
+    assert_int_equal(shard_watch(fixture->shard, &other, &fixture->now), KVASIR_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(changes); i++) {
+        int64_t expires_at_ms = changes[i] == OP_EXPIRE ? fixture->now.wall_ms + 1000 : 0;
+        assert_int_equal(shard_watch(fixture->shard, &watch, &fixture->now), KVASIR_OK);
+        (void)run(fixture, OP_EXISTS, "key", 0);
+        assert_false(shard_watch_touched(fixture->shard, &watch, &fixture->now));
+        assert_int_equal(run(fixture, changes[i], "key", expires_at_ms), KVASIR_OK);
+        assert_true(shard_watch_touched(fixture->shard, &watch, &fixture->now));
+        shard_unwatch(fixture->shard, &watch);
+    }
+    assert_false(shard_watch_touched(fixture->shard, &other, &fixture->now));
+    shard_unwatch(fixture->shard, &other);
+    fixture_destroy(fixture);
+}
+
+static void test_shard_watch_sees_expiry_only_of_what_was_there(void **state)
+{
+    struct fixture *fixture = fixture_create(&(struct fixture_options){0});
+    struct watch watch = watch_of("key", 0);
+    (void)state;
+    assert_int_equal(run(fixture, OP_SET, "key", fixture->now.wall_ms + 10), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &watch, &fixture->now), KVASIR_OK);
+    fixture->now.wall_ms += 10;
+    assert_true(shard_watch_touched(fixture->shard, &watch, &fixture->now));
+    shard_unwatch(fixture->shard, &watch);
+
+    assert_int_equal(run(fixture, OP_SET, "key", fixture->now.wall_ms + 10), KVASIR_OK);
+    fixture->now.wall_ms += 10;
+    assert_int_equal(shard_watch(fixture->shard, &watch, &fixture->now), KVASIR_OK);
+    assert_false(shard_watch_touched(fixture->shard, &watch, &fixture->now));
+    shard_unwatch(fixture->shard, &watch);
+    fixture_destroy(fixture);
+}
+
+static void test_shard_watch_sees_a_flush_of_its_database_if_the_key_was_there(void **state)
+{
+    struct fixture *fixture = fixture_create(&(struct fixture_options){0});
+    struct watch there = watch_of("key", 0);
+    struct watch elsewhere = watch_of("key", 1);
+    struct watch absent = watch_of("absent", 0);
+    (void)state;
+    assert_int_equal(run(fixture, OP_SET, "key", 0), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &there, &fixture->now), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &elsewhere, &fixture->now), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &absent, &fixture->now), KVASIR_OK);
+    shard_flush(fixture->shard, 1);
+    assert_false(shard_watch_touched(fixture->shard, &there, &fixture->now));
+    shard_flush(fixture->shard, SHARD_DATABASE_ALL);
+    assert_true(shard_watch_touched(fixture->shard, &there, &fixture->now));
+    assert_false(shard_watch_touched(fixture->shard, &elsewhere, &fixture->now));
+    assert_false(shard_watch_touched(fixture->shard, &absent, &fixture->now));
+    shard_unwatch(fixture->shard, &there);
+    shard_unwatch(fixture->shard, &elsewhere);
+    shard_unwatch(fixture->shard, &absent);
+    fixture_destroy(fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shard_watch_sees_each_change_and_no_read),
+        cmocka_unit_test(test_shard_watch_sees_expiry_only_of_what_was_there),
+        cmocka_unit_test(test_shard_watch_sees_a_flush_of_its_database_if_the_key_was_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
