@@ -30,6 +30,7 @@ GROUPS = {
     "bitmap": "Bits",
     "generic": "Keys",
     "transactions": "Transactions",
+    "pubsub": "Publish and subscribe",
     "server": "Server",
     "scripting": "Scripting",
     "cluster": "Cluster",
@@ -81,14 +82,6 @@ ABSENT = [
             "GEOSEARCHSTORE, GEORADIUS, GEORADIUSBYMEMBER, PFADD, PFCOUNT, PFMERGE"
         ),
         "values are byte strings only; keep such data in Redis",
-    ),
-    (
-        "Publish and subscribe",
-        (
-            "SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE, "
-            "PUBLISH, SPUBLISH, PUBSUB"
-        ),
-        "not there; use a message broker",
     ),
     (
         "Replication and persistence",

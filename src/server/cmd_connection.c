@@ -2,6 +2,7 @@
 
 #include "server/access.h"
 #include "server/cmd_client.h"
+#include "server/cmd_pubsub.h"
 #include "server/cmd_server.h"
 #include "server/cmd_transaction.h"
 #include "server/reply.h"
@@ -12,6 +13,10 @@ void cmd_connection_reply_ping(struct conn *conn, struct request *request)
 {
     if (request->arg_count > 2) {
         reply_error(conn, "ERR wrong number of arguments for 'ping' command");
+    } else if ((conn->modes & CONN_MODE_SUBSCRIBED) != 0 && conn->resp == RESP_2) {
+        reply_array(conn, 2);
+        reply_text(conn, "pong");
+        reply_bulk(conn, request->arg_count == 2 ? request->args[1] : slice_of("", 0));
     } else if (request->arg_count == 2) {
         reply_bulk(conn, request->args[1]);
     } else {
@@ -75,6 +80,7 @@ void cmd_connection_reply_reset(struct conn *conn, struct request *request)
 {
     (void)request;
     cmd_transaction_end(conn);
+    cmd_pubsub_end(conn);
     conn->resp = RESP_2;
     conn->database = 0;
     conn->name[0] = '\0';

@@ -45,6 +45,7 @@ static void init_lists(struct conn *conn)
     list_init(&conn->batch_link);
     list_init(&conn->dead_link);
     list_init(&conn->ring_link);
+    list_init(&conn->subscriptions);
 }
 
 static void set_keepalive(const struct reactor *reactor, int descriptor)
@@ -365,7 +366,9 @@ void conn_batch_done(struct conn *conn)
 
 static bool has_too_much_output(struct conn *conn, const struct output_limits *limits)
 {
-    const struct output_limit *limit = &limits->classes[OUTPUT_CLASS_NORMAL];
+    bool listens = (conn->modes & CONN_MODE_SUBSCRIBED) != 0;
+    const struct output_limit *limit =
+        &limits->classes[listens ? OUTPUT_CLASS_PUBSUB : OUTPUT_CLASS_NORMAL];
     if (!output_limit_is_passed(limit, conn->output.pending_bytes, conn->reactor->now.mono_us,
                                 &conn->soft_limit_us)) {
         return false;
@@ -391,7 +394,8 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
         conn_kill(conn);
     } else if (upload_is_too_slow(conn) ||
                (uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
-               (settings->timeout > 0 && quiet_ms > (int64_t)settings->timeout * 1000)) {
+               (settings->timeout > 0 && (conn->modes & CONN_MODE_SUBSCRIBED) == 0 &&
+                quiet_ms > (int64_t)settings->timeout * 1000)) {
         metric_add(&conn->reactor->metrics.timeout_closed, 1);
         conn_kill(conn);
     } else if (conn->readable || list_linked(&conn->batch_link)) {

@@ -23,6 +23,7 @@
 struct output_limits;
 struct acl_change;
 struct acl_user;
+struct push;
 struct staging;
 struct transaction;
 
@@ -30,7 +31,8 @@ struct transaction;
 #define CONN_ARGS_INLINE 16
 #define CONN_NAME_BYTES  64
 /* What makes requests of a connection something else than usual: conn->modes. */
-#define CONN_MODE_MULTI 1U /* they are queued for EXEC */
+#define CONN_MODE_SUBSCRIBED 2U /* it listens to channels */
+#define CONN_MODE_MULTI      1U /* they are queued for EXEC */
 /* No more requests are begun while so much waits to be sent. */
 #define CONN_OUTPUT_HIGH_BYTES (256U << 10)
 
@@ -38,8 +40,13 @@ struct conn {
     uint32_t magic;
     uint64_t id; /* unique in the process, growing */
     struct reactor *reactor;
-    struct list link;       /* reactor->conns */
-    struct list run_link;   /* reactor->runnable */
+    struct list link;          /* reactor->conns */
+    struct list run_link;      /* reactor->runnable */
+    struct list subscriptions; /* owned by reactor->pubsub */
+    uint32_t subscription_counts[PUBSUB_KIND_COUNT];
+    struct push *pushes; /* owned: messages that wait until the batch is answered */
+    struct push *pushes_last;
+    size_t push_bytes;
     struct list batch_link; /* reactor->batch_waiters */
     struct list dead_link;  /* reactor->dead */
     struct wire wire;       /* owns its descriptor */

@@ -3,9 +3,11 @@
 
 #include "base/check.h"
 #include "server/acl_change.h"
+#include "server/cmd_pubsub.h"
 #include "server/cmd_transaction.h"
 #include "server/gather.h"
 #include "server/kept.h"
+#include "server/push.h"
 #include "server/shm.h"
 #include "server/transaction.h"
 
@@ -104,6 +106,8 @@ void conn_bury(struct reactor *reactor)
             kept_destroy(reactor, &conn->transaction->current.kept);
         }
         cmd_transaction_end(conn);
+        cmd_pubsub_end(conn);
+        push_fini(conn);
         upload_abandon(conn);
         shm_staging_close(conn);
         if (conn->args != conn->args_inline) {

@@ -14,6 +14,7 @@
 #include "server/cmd_msetnx.h"
 #include "server/cmd_none.h"
 #include "server/cmd_observe.h"
+#include "server/cmd_pubsub.h"
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
@@ -129,6 +130,20 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_COMMAND_HELP] = {NULL, cmd_command_reply_help, 0},
     [COMMAND_TIME] = {NULL, cmd_server_reply_time, 0},
     [COMMAND_ROLE] = {NULL, cmd_server_reply_role, 0},
+    [COMMAND_SUBSCRIBE] = {NULL, cmd_pubsub_reply_subscribe, 0},
+    [COMMAND_PSUBSCRIBE] = {NULL, cmd_pubsub_reply_subscribe, 0},
+    [COMMAND_SSUBSCRIBE] = {NULL, cmd_pubsub_reply_subscribe, 0},
+    [COMMAND_UNSUBSCRIBE] = {NULL, cmd_pubsub_reply_unsubscribe, 0},
+    [COMMAND_PUNSUBSCRIBE] = {NULL, cmd_pubsub_reply_unsubscribe, 0},
+    [COMMAND_SUNSUBSCRIBE] = {NULL, cmd_pubsub_reply_unsubscribe, 0},
+    [COMMAND_PUBLISH] = {cmd_pubsub_plan_publish, cmd_pubsub_reply_publish, 0},
+    [COMMAND_SPUBLISH] = {cmd_pubsub_plan_publish, cmd_pubsub_reply_publish, 0},
+    [COMMAND_PUBSUB_CHANNELS] = {cmd_pubsub_plan_channels, cmd_pubsub_reply_channels, 0},
+    [COMMAND_PUBSUB_SHARDCHANNELS] = {cmd_pubsub_plan_channels, cmd_pubsub_reply_channels, 0},
+    [COMMAND_PUBSUB_NUMSUB] = {cmd_pubsub_plan_numsub, cmd_pubsub_reply_numsub, 0},
+    [COMMAND_PUBSUB_SHARDNUMSUB] = {cmd_pubsub_plan_numsub, cmd_pubsub_reply_numsub, 0},
+    [COMMAND_PUBSUB_NUMPAT] = {cmd_pubsub_plan_channels, cmd_pubsub_reply_numpat, 0},
+    [COMMAND_PUBSUB_HELP] = {NULL, cmd_pubsub_reply_help, 0},
     [COMMAND_SLOWLOG_GET] = {cmd_observe_plan_slowlog_get, cmd_observe_reply_slowlog_get, 0},
     [COMMAND_SLOWLOG_LEN] = {cmd_observe_plan_slowlog_len, cmd_observe_reply_slowlog_len, 0},
     [COMMAND_SLOWLOG_RESET] = {cmd_observe_plan_slowlog_reset, cmd_observe_reply_slowlog_reset, 0},

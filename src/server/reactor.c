@@ -135,10 +135,10 @@ void reactor_reset_metrics(struct reactor *reactor)
 
 static void tick_conns(struct reactor *reactor)
 {
-    struct output_limits limits = {0};
-    check(output_limits_parse(&limits, slice_of_text(reactor->settings.output_limits)));
+    struct output_limits *limits = &reactor->output_limits;
+    check(output_limits_parse(limits, slice_of_text(reactor->settings.output_limits)));
     list_foreach_safe (cursor, after, &reactor->conns) {
-        conn_tick(list_entry(cursor, struct conn, link), &limits);
+        conn_tick(list_entry(cursor, struct conn, link), limits);
     }
 }
 
@@ -489,12 +489,15 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     reactor->open_pins = calloc(server->reactor_count, sizeof(*reactor->open_pins));
     reactor->command_stats = calloc(1, sizeof(*reactor->command_stats));
     slowlog_init(&reactor->slowlog, index, server->reactor_count);
+    check(output_limits_parse(&reactor->output_limits,
+                              slice_of_text(reactor->settings.output_limits)));
     reactor->loop = loop_create();
     reactor->shard = make_shard(reactor);
     reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
-    if (reactor->open_pins == NULL || reactor->command_stats == NULL || reactor->loop == NULL ||
-        reactor->shard == NULL || reactor->control_descriptor < 0) {
+    if (reactor->open_pins == NULL || reactor->command_stats == NULL ||
+        !pubsub_init(&reactor->pubsub) || reactor->loop == NULL || reactor->shard == NULL ||
+        reactor->control_descriptor < 0) {
         goto no_memory;
     }
     reactor->control_watch =
@@ -555,6 +558,7 @@ void reactor_destroy(struct reactor **reactor_p)
     free(reactor->open_pins);
     free(reactor->command_stats);
     slowlog_fini(&reactor->slowlog);
+    pubsub_fini(&reactor->pubsub);
     chunk_pool_fini(&reactor->chunks);
     acl_log_cut(&reactor->acl_log, 0);
     shard_destroy(&reactor->shard);

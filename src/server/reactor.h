@@ -17,6 +17,8 @@
 #include "net/mailbox.h"
 #include "server/command_stats.h"
 #include "server/latency.h"
+#include "server/output_limit.h"
+#include "server/pubsub.h"
 #include "server/server.h"
 #include "server/settings.h"
 #include "server/slowlog.h"
@@ -145,6 +147,8 @@ struct reactor {
     struct command_stats *command_stats; /* owned */
     struct slowlog slowlog;
     struct latency latency;
+    struct pubsub pubsub;
+    struct output_limits output_limits; /* as the setting says, read again now and then */
     struct log_limit log_limit;
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */
     uint64_t leased_bytes; /* by the answers of this turn */

@@ -70,6 +70,12 @@ void refuse_request(struct conn *conn, const struct request *request)
         reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
                      request->command->name);
         return;
+    case REFUSAL_SUBSCRIBED:
+        reply_errorf(conn,
+                     "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT "
+                     "/ RESET are allowed in this context",
+                     request->command->name);
+        return;
     case REFUSAL_NOAUTH:
         reply_error(conn, "NOAUTH Authentication required.");
         return;

@@ -177,6 +177,11 @@ void reply_map(struct conn *conn, uint64_t pair_count)
     REPLY_HEADER(conn, resp_encode_map_header(to, conn->resp, pair_count));
 }
 
+void reply_push(struct conn *conn, uint64_t count)
+{
+    REPLY_HEADER(conn, resp_encode_push_header(to, conn->resp, count));
+}
+
 void reply_set(struct conn *conn, uint64_t count)
 {
     REPLY_HEADER(conn, resp_encode_set_header(to, conn->resp, count));

@@ -27,6 +27,8 @@ void reply_null_array(struct conn *conn);
 void reply_array(struct conn *conn, uint64_t count);
 void reply_map(struct conn *conn, uint64_t pair_count);
 void reply_set(struct conn *conn, uint64_t count);
+/* An array in RESP2. */
+void reply_push(struct conn *conn, uint64_t count);
 void reply_bool(struct conn *conn, bool truth);
 void reply_double(struct conn *conn, double number);
 

@@ -3,11 +3,13 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "server/access.h"
+#include "server/cmd_pubsub.h"
 #include "server/cmd_transaction.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/handlers.h"
 #include "server/kept.h"
+#include "server/push.h"
 #include "server/refuse.h"
 #include "server/reply.h"
 
@@ -120,7 +122,12 @@ static void admit(struct conn *conn, struct request *request)
                 request->arg_count > 1)) {
         request->refusal = REFUSAL_UNKNOWN_SUBCOMMAND;
     } else if (UNLIKELY(conn->modes != 0)) {
-        cmd_transaction_admit(conn, request);
+        if ((conn->modes & CONN_MODE_SUBSCRIBED) != 0) {
+            cmd_pubsub_admit(conn, request);
+        }
+        if (request->refusal == REFUSAL_NONE) {
+            cmd_transaction_admit(conn, request);
+        }
     }
 }
 
@@ -356,6 +363,9 @@ static void finish(struct conn *conn)
     struct reactor *reactor = conn->reactor;
     stay_awake(reactor);
     batch_give(conn->reactor, &conn->batch);
+    if (UNLIKELY(conn->pushes != NULL)) {
+        push_flush(conn);
+    }
     input_use(&conn->input, conn->parsed_bytes);
     conn->parsed_bytes = 0;
     if (request_reader_idle(&conn->reader)) {

@@ -1,0 +1,125 @@
+#include "server/push.h"
+
+#include "base/check.h"
+#include "server/conn.h"
+#include "server/output_limit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One message that waits. */
+struct push {
+    struct push *next;
+    size_t length_bytes;
+    uint8_t text[];
+};
+
+static size_t encode(const struct conn *conn, uint8_t *to, const struct slice *parts,
+                     uint32_t part_count)
+{
+    uint8_t *at = to;
+    at += resp_encode_push_header(at, conn->resp, part_count);
+    for (uint32_t i = 0; i < part_count; i++) {
+        at += resp_encode_bulk(at, parts[i]);
+    }
+    return (size_t)(at - to);
+}
+
+/* Passes its hard limit with so many bytes more, or for want of memory: it is cut. */
+static void cut(struct conn *conn)
+{
+    metric_add(&conn->reactor->metrics.output_limit_closed, 1);
+    log_limited(&conn->reactor->log_limit, LOG_WARN,
+                "connection %llu closed: it does not take its messages in time "
+                "(client-output-buffer-limit pubsub)",
+                (unsigned long long)conn->id);
+    conn_kill(conn);
+}
+
+static bool has_room(const struct conn *conn, size_t length_bytes)
+{
+    const struct output_limit *limit = &conn->reactor->output_limits.classes[OUTPUT_CLASS_PUBSUB];
+    uint64_t waiting = conn->output.pending_bytes + conn->push_bytes + length_bytes;
+    return limit->hard_bytes == 0 || waiting <= limit->hard_bytes;
+}
+
+static struct push *make(struct conn *conn, const struct slice *parts, uint32_t part_count)
+{
+    struct chunk_pool *pool = &conn->reactor->chunks;
+    size_t bytes = sizeof(struct push) + RESP_HEADER_BYTES_MAX;
+    struct push *push;
+    for (uint32_t i = 0; i < part_count; i++) {
+        bytes += parts[i].length_bytes + RESP_HEADER_BYTES_MAX + 2;
+    }
+    push = pool->large_bytes + bytes > pool->large_bytes_max ? NULL : malloc(bytes);
+    if (push != NULL) {
+        pool->large_bytes += bytes;
+        push->next = NULL;
+        push->length_bytes = encode(conn, push->text, parts, part_count);
+        conn->push_bytes += bytes; /* what is given back when it is gone */
+    }
+    return push;
+}
+
+void push_strings(struct conn *conn, const struct slice *parts, uint32_t part_count)
+{
+    struct push *push;
+    size_t bytes = 0;
+    if (conn->dead || conn->closing || conn->output.failed) {
+        return;
+    }
+    for (uint32_t i = 0; i < part_count; i++) {
+        bytes += parts[i].length_bytes + RESP_HEADER_BYTES_MAX;
+    }
+    if (!has_room(conn, bytes)) {
+        cut(conn);
+        return;
+    }
+    if (conn->batch == NULL && conn->pushes == NULL) {
+        uint8_t header[RESP_HEADER_BYTES_MAX];
+        output_text(&conn->output, header, resp_encode_push_header(header, conn->resp, part_count));
+        for (uint32_t i = 0; i < part_count; i++) {
+            output_text(&conn->output, header,
+                        resp_encode_bulk_header(header, parts[i].length_bytes));
+            output_text(&conn->output, parts[i].data, parts[i].length_bytes);
+            output_text(&conn->output, "\r\n", 2);
+        }
+        conn_run_later(conn);
+        return;
+    }
+    push = make(conn, parts, part_count);
+    if (push == NULL) {
+        cut(conn);
+    } else if (conn->pushes == NULL) {
+        conn->pushes = push;
+        conn->pushes_last = push;
+    } else {
+        conn->pushes_last->next = push;
+        conn->pushes_last = push;
+    }
+}
+
+static void drop_all(struct conn *conn, bool send)
+{
+    while (conn->pushes != NULL) {
+        struct push *push = conn->pushes;
+        conn->pushes = push->next;
+        if (send) {
+            output_text(&conn->output, push->text, push->length_bytes);
+        }
+        free(push);
+    }
+    conn->reactor->chunks.large_bytes -= conn->push_bytes;
+    conn->push_bytes = 0;
+    conn->pushes_last = NULL;
+}
+
+void push_flush(struct conn *conn)
+{
+    drop_all(conn, true);
+}
+
+void push_fini(struct conn *conn)
+{
+    drop_all(conn, false);
+}
