@@ -172,7 +172,7 @@ def test_faults_store_full_of_leases_evicts_none_of_them(start_server: StartServ
                 leased.append(view)
         assert len(leased) >= 4
         with pytest.raises(kvasir.NoMemory):
-            client.put("large", bytes(60 << 20))
+            client.put("large", bytes(40 << 20))
         for index in range(60):
             client.put(f"flood {index}", bytes(2 << 20))
         keys = [f"{index}" for index in range(len(leased))]
@@ -180,7 +180,7 @@ def test_faults_store_full_of_leases_evicts_none_of_them(start_server: StartServ
         for index, view in enumerate(leased):
             assert view.segments[0][:100] == bytes([index]) * 100
             view.release()
-        assert client.put("large", bytes(60 << 20)) is True
+        assert client.put("large", bytes(40 << 20)) is True
         client.put("again", bytes(2 << 20))
         assert client.get_view("again") is not None
 
