@@ -6,7 +6,9 @@
 void fills_init(struct fills *fills, struct pages *pages)
 {
     fills->pages = pages;
-    fills->units_per_level = pages->granules_per_page * PAGES_GRANULE_UNITS / (FILLS_LEVELS - 1);
+    uint32_t units_per_level = pages->granules_per_page * PAGES_GRANULE_UNITS / (FILLS_LEVELS - 1);
+    check(units_per_level > 0 && (units_per_level & (units_per_level - 1)) == 0);
+    fills->level_shift = (uint32_t)__builtin_ctz(units_per_level);
     for (uint32_t level = 0; level <= FILLS_SET_ASIDE; level++) {
         fills->first[level] = PAGES_NONE;
     }
@@ -27,7 +29,7 @@ static void fills_push(struct fills *fills, uint32_t page, uint32_t level)
 
 void fills_insert(struct fills *fills, uint32_t page)
 {
-    fills_push(fills, page, fills->pages->pages[page].used_units / fills->units_per_level);
+    fills_push(fills, page, fills->pages->pages[page].used_units >> fills->level_shift);
 }
 
 void fills_remove(struct fills *fills, uint32_t page)
@@ -50,7 +52,7 @@ void fills_remove(struct fills *fills, uint32_t page)
 void fills_update(struct fills *fills, uint32_t page)
 {
     const struct page *record = &fills->pages->pages[page];
-    uint32_t level = record->used_units / fills->units_per_level;
+    uint32_t level = record->used_units >> fills->level_shift;
     if (level != record->level && record->level != FILLS_SET_ASIDE) {
         fills_remove(fills, page);
         fills_push(fills, page, level);

@@ -16,8 +16,8 @@
 #define FILLS_SET_ASIDE FILLS_LEVELS
 
 struct fills {
-    struct pages *pages; /* borrowed */
-    uint32_t units_per_level;
+    struct pages *pages;  /* borrowed */
+    uint32_t level_shift; /* units of one level: a power of two, for this runs with each SET */
     uint32_t first[FILLS_LEVELS + 1]; /* PAGES_NONE: the list is empty */
 };
 
