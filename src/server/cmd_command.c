@@ -188,7 +188,7 @@ static bool listed(const struct command *command, enum list_filter filter, struc
 {
     switch (filter) {
     case LIST_ALL:
-        return is_top(command);
+        return true;
     case LIST_MODULE:
         return false;
     case LIST_CATEGORY:
