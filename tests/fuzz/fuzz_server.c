@@ -193,6 +193,7 @@ static void open_world(struct world *world)
     settings.port = 0;
     settings.reactors = 2;
     settings.maxmemory = 48ULL << 20;
+    settings.maxmemory_reserve = settings.maxmemory; /* the sanitizer marks all of it, each time */
     settings.populate = false;
     settings.huge_pages = false;
     settings.busy_poll_us = 0;
