@@ -65,10 +65,10 @@ else
 MODE_FLAGS := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 
-PACKAGES := libevent_core libevent_pthreads libxxhash libcrypto
+PACKAGES := libevent_core libevent_pthreads libxxhash libssl libcrypto
 PACKAGE_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
 SERVER_LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null || \
-	echo -levent_core -levent_pthreads -lxxhash -lcrypto) -pthread -ldl -lm
+	echo -levent_core -levent_pthreads -lxxhash -lssl -lcrypto) -pthread -ldl -lm
 CLIENT_LIBS := -lxxhash -pthread
 
 INCLUDES := -Isrc -Isrc/include -I$(BUILD)/gen $(PACKAGE_CFLAGS)

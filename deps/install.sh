@@ -11,7 +11,7 @@ pkg-config|finds the libraries' flags
 ca-certificates|lets package downloads be verified
 libevent-dev|event loop of the server's reactors
 libxxhash-dev|checksum of values (XXH3)
-libssl-dev|SHA-256 of the users' passwords (libcrypto)
+libssl-dev|TLS, and SHA-256 of the users' passwords (OpenSSL)
 python3|generators, the Python package and the test runners
 python3-venv|own environments for the Python tests and the engine
 python3-dev|Python.h, for what the engine's own compiler builds when it starts
@@ -24,6 +24,7 @@ liblz4-dev|compression of values (lz4), in preparation
 libzstd-dev|compression of values (zstd), in preparation
 tcl|runs Redis's own test-suite
 dpkg-dev|unpacks the source packages that such suites come in
+openssl|makes the certificates of the TLS tests
 redis-tools|redis-cli and redis-benchmark, as test clients
 redis-server|a peer for the benchmarks; it is not started as a service
 libibverbs1|the Mooncake peer of the benchmarks loads it

@@ -12,7 +12,7 @@ top=$(realpath "$(dirname "$0")/..")
 out=$(realpath -m "${2:-${KVASIR_WHEEL_DIR:-$top/dist}}")
 stage="$build/wheel"
 SONAME=libkvasir.so.0
-STATIC="-Wl,-Bstatic -levent_core -levent_pthreads -lxxhash -lcrypto -Wl,-Bdynamic"
+STATIC="-Wl,-Bstatic -levent_core -levent_pthreads -lxxhash -lssl -lcrypto -Wl,-Bdynamic"
 SYSTEM_LIBRARIES='^(libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|librt\.so\.1|ld-linux.*)$'
 
 die()

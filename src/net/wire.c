@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define DESCRIPTORS_MAX 4
 
@@ -14,19 +15,38 @@ void wire_init(struct wire *wire, int descriptor)
     *wire = (struct wire){.descriptor = descriptor};
 }
 
+void wire_close(struct wire *wire)
+{
+    tls_destroy(&wire->tls);
+    (void)close(wire->descriptor);
+    wire->descriptor = -1;
+}
+
+bool wire_use_tls(struct wire *wire, const struct tls_maker *maker)
+{
+    check(wire->kind == WIRE_SOCKET);
+    wire->tls = tls_create(maker, wire->descriptor);
+    if (wire->tls == NULL) {
+        return false;
+    }
+    wire->kind = WIRE_TLS;
+    return true;
+}
+
 void wire_use_rings(struct wire *wire, void *memory, uint32_t capacity_bytes)
 {
-    check(!wire->has_rings);
+    check(wire->kind == WIRE_SOCKET);
     ring_channel_open(&wire->rings, wire->descriptor, memory, capacity_bytes, RING_CHANNEL_SERVER);
-    wire->has_rings = true;
+    wire->kind = WIRE_RINGS;
 }
 
 ssize_t wire_receive(struct wire *wire, struct iovec *pieces, size_t count)
 {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
     ssize_t got;
-    if (UNLIKELY(wire->has_rings)) {
-        return ring_channel_receive(&wire->rings, pieces, count);
+    if (UNLIKELY(wire->kind != WIRE_SOCKET)) {
+        return wire->kind == WIRE_TLS ? tls_receive(wire->tls, pieces, count)
+                                      : ring_channel_receive(&wire->rings, pieces, count);
     }
     do {
         got = recvmsg(wire->descriptor, &message, MSG_DONTWAIT);
@@ -52,12 +72,13 @@ ssize_t wire_send(struct wire *wire, struct iovec *pieces, size_t count, const i
     } control;
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
     struct cmsghdr *header;
-    if (UNLIKELY(wire->has_rings)) {
+    if (UNLIKELY(wire->kind != WIRE_SOCKET)) {
         if (descriptors != NULL) {
             errno = EOPNOTSUPP;
             return -1;
         }
-        return ring_channel_send(&wire->rings, pieces, count);
+        return wire->kind == WIRE_TLS ? tls_send(wire->tls, pieces, count)
+                                      : ring_channel_send(&wire->rings, pieces, count);
     }
     if (descriptors == NULL) {
         return send_message(wire->descriptor, &message);
@@ -76,7 +97,7 @@ ssize_t wire_send(struct wire *wire, struct iovec *pieces, size_t count, const i
 
 bool wire_listen(struct wire *wire)
 {
-    if (LIKELY(!wire->has_rings)) {
+    if (LIKELY(wire->kind != WIRE_RINGS)) {
         return false;
     }
     ring_channel_listen(&wire->rings);

@@ -6,6 +6,8 @@
 
 /* Room for a header with its CRLF: the type byte, 20 digits and some. */
 #define HEADER_BYTES_ROOM 32U
+/* The first byte of a TLS connection; no inline request begins so. */
+#define TLS_HANDSHAKE 0x16
 /* Headers of so many digits are read the quick way, when that many bytes are there. */
 #define QUICK_DIGITS_MAX 8
 #define QUICK_BYTES_MIN  (QUICK_DIGITS_MAX + 3)
@@ -395,6 +397,9 @@ static enum step read_inline(struct request_reader *reader, const struct view *v
     size_t bound = (size_t)view->limits->inline_bytes_max + 1;
     size_t end = length < bound ? length : bound;
     const uint8_t *lf = end > seen ? memchr(line + seen, '\n', end - seen) : NULL;
+    if (line[0] == TLS_HANDSHAKE) {
+        return fail(reader, "Protocol error: this is TLS, which this port does not speak");
+    }
     if (lf == NULL) {
         if (length >= bound) {
             return fail(reader, "Protocol error: too big inline request");

@@ -12,8 +12,9 @@
  * payload itself, from the buffer's remainder and from the socket, straight to where it shall lie,
  * and then says request_reader_bulk_done().
  *
- * What is accepted and every error text are those of Redis 7.0, with two intended differences: a
- * NUL byte in an inline line is an ordinary byte (Redis waits for ever), and a byte that cannot be
+ * What is accepted and every error text are those of Redis 7.0, with three intended differences: a
+ * NUL byte in an inline line is an ordinary byte (Redis waits for ever); a line that begins as TLS does
+ * is refused at once, by that name; and a byte that cannot be
  * printed is quoted as \xHH in "expected '$', got …". As in Redis the byte after the CR of a header
  * and the two bytes after a payload are skipped unseen. */
 

@@ -10,6 +10,7 @@
 #include "server/info.h"
 #include "server/reply.h"
 #include "server/resize.h"
+#include "server/tls_reload.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -172,28 +173,46 @@ static bool apply_pairs(struct settings *settings, const struct request *request
     return true;
 }
 
+/* Lies in the gather's argument while all reactors are at it. */
+struct config_change {
+    const struct request *request;
+    struct ssl_ctx_st *tls; /* shared by count; NULL: stays */
+};
+_Static_assert(sizeof(struct config_change) <= GATHER_ARGUMENT_BYTES, "lies in a gather");
+
 /* Each reactor applies the pairs, not a copy of them all: two CONFIG SETs at once lose nothing. The
  * request and its arguments stay where they are until all have answered. */
 static void config_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
     char error[GATHER_ARGUMENT_BYTES];
-    check(apply_pairs(&reactor->settings, gather->pointer, error, sizeof(error)));
+    const struct config_change *change = gather->pointer;
+    check(apply_pairs(&reactor->settings, change->request, error, sizeof(error)));
+    if (change->tls != NULL) {
+        tls_reload_apply(reactor, change->tls);
+    }
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
     if (index == gather->origin) {
         log_set_level(log_level_of(reactor->settings.loglevel));
     }
 }
 
+static void config_done(struct reactor *reactor, struct gather *gather)
+{
+    struct config_change *change = gather->pointer;
+    tls_reload_end(reactor, &change->tls);
+}
+
 void cmd_server_plan_config_set(struct conn *conn, struct request *request)
 {
     struct settings *tried;
     struct gather *gather;
+    struct config_change change = {.request = request};
     if (request->arg_count % 2 != 0) {
         request_refuse(request, "ERR wrong number of arguments for 'config|set' command");
         return;
     }
     tried = malloc(sizeof(*tried));
-    gather = gather_create(conn->reactor, config_run, NULL);
+    gather = gather_create(conn->reactor, config_run, config_done);
     if (tried == NULL || gather == NULL) {
         free(tried);
         gather_destroy(&gather);
@@ -204,12 +223,16 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
     if (apply_pairs(tried, request, (char *)gather->argument, sizeof(gather->argument)) &&
         (tried->maxmemory == conn->reactor->settings.maxmemory ||
          resize_is_allowed(conn->reactor->server, tried->maxmemory, (char *)gather->argument,
-                           sizeof(gather->argument)))) {
+                           sizeof(gather->argument))) &&
+        tls_reload_begin(conn->reactor, request, tried, (char *)gather->argument,
+                         sizeof(gather->argument), &change.tls)) {
         if (!require_password(conn, request)) {
+            tls_reload_end(conn->reactor, &change.tls);
             gather_destroy(&gather);
             request_refuse(request, ERROR_NO_MEMORY);
         } else {
-            gather->pointer = request;
+            memcpy(gather->argument, &change, sizeof(change));
+            gather->pointer = gather->argument;
             start(conn, request, gather);
         }
     } else {

@@ -48,7 +48,7 @@ static void connect_ring(struct conn *conn, const struct request *request)
         reply_error(conn, ERROR_SYNTAX);
     } else if (conn->staging == NULL) {
         reply_error(conn, ERROR_NO_STAGING);
-    } else if (conn->ring_asked || conn->wire.has_rings) {
+    } else if (conn->ring_asked || conn->wire.kind == WIRE_RINGS) {
         reply_error(conn, "EXISTS the connection has its rings already");
     } else if (conn->reactor->ring_count >= REACTOR_RINGS_MAX) {
         reply_errorf(conn, "BUSY this reactor watches %u rings already; the socket stays in use",

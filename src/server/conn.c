@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "server/access.h"
 #include "server/conn_end.h"
+#include "server/conn_tls.h"
 #include "server/output_limit.h"
 #include "server/reply.h"
 #include "server/serve.h"
@@ -32,6 +33,7 @@ static void on_ready(void *argument, unsigned events)
     if (wire_listen(&conn->wire)) {
         (void)conn_look_at_rings(conn);
     } else {
+        events = wire_ready(&conn->wire, events);
         conn->readable = conn->readable || (events & LOOP_READ) != 0;
         conn->writable = conn->writable || (events & LOOP_WRITE) != 0;
     }
@@ -62,7 +64,7 @@ static void set_keepalive(const struct reactor *reactor, int descriptor)
     (void)setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
 }
 
-void conn_accept(struct reactor *reactor, int descriptor)
+void conn_accept(struct reactor *reactor, int descriptor, bool tls)
 {
     struct conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) {
@@ -87,9 +89,12 @@ void conn_accept(struct reactor *reactor, int descriptor)
     if (!conn->is_unix) {
         set_keepalive(reactor, descriptor);
     }
-    conn->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, on_ready, conn);
+    if (!tls || conn_tls_begin(conn)) {
+        conn->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, on_ready, conn);
+    }
     if (conn->watch == NULL) {
-        (void)close(descriptor);
+        conn_tls_end(conn);
+        wire_close(&conn->wire);
         free(conn);
         return;
     }
@@ -215,6 +220,8 @@ static size_t read_length(const struct conn *conn)
 
 static void protocol_failure(struct conn *conn, const char *text)
 {
+    log_limited(&conn->reactor->log_limit, LOG_WARN, "connection %llu from %s closed: %s",
+                (unsigned long long)conn->id, conn->peer, text);
     metric_add(&conn->reactor->metrics.protocol_errors, 1);
     reply_errorf(conn, "ERR %s", text);
     conn_close_soon(conn);
@@ -258,7 +265,7 @@ static bool receive_input(struct conn *conn)
         return false;
     }
     if ((size_t)got < piece.iov_len) {
-        conn->readable = false;
+        conn->readable = wire_has_ended(&conn->wire);
     }
     conn->input.end_bytes += (size_t)got;
     conn_received(conn, (uint64_t)got);
@@ -318,22 +325,19 @@ static bool step(struct conn *conn)
 
 static void update_interest(struct conn *conn)
 {
-    unsigned events = 0;
-    if (UNLIKELY(conn->wire.has_rings)) {
+    if (UNLIKELY(conn->wire.kind == WIRE_RINGS)) {
         loop_interest(conn->watch, conn->wire.rings.gone ? 0 : LOOP_READ);
         return;
     }
-    if (!conn->readable && !conn->closing) {
-        events |= LOOP_READ;
-    }
-    if (conn->output.pending_bytes > 0 && !conn->writable) {
-        events |= LOOP_WRITE;
-    }
-    loop_interest(conn->watch, events);
+    loop_interest(conn->watch, wire_interest(&conn->wire, wants_bytes(conn), wants_room(conn)));
 }
 
 void conn_advance(struct conn *conn)
 {
+    if (UNLIKELY(conn->handshaking)) {
+        conn_tls_shake_hands(conn);
+        return;
+    }
     while (step(conn)) {
     }
     if (conn->dead) {
@@ -387,9 +391,11 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
     int64_t quiet_ms = (now_us - conn->active_us) / 1000;
     bool uploading = conn->upload.state == UPLOAD_RECEIVING ||
                      conn->upload.state == UPLOAD_DISCARDING || conn->upload.state == UPLOAD_READY;
-    if ((conn->blocked_us != 0 &&
-         (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) ||
-        has_too_much_output(conn, limits)) {
+    if (UNLIKELY(conn->handshaking)) {
+        conn_tls_tick(conn);
+    } else if ((conn->blocked_us != 0 &&
+                (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) ||
+               has_too_much_output(conn, limits)) {
         metric_add(&conn->reactor->metrics.output_limit_closed, 1);
         conn_kill(conn);
     } else if (upload_is_too_slow(conn) ||

@@ -49,7 +49,7 @@ struct conn {
     size_t push_bytes;
     struct list batch_link; /* reactor->batch_waiters */
     struct list dead_link;  /* reactor->dead */
-    struct wire wire;       /* owns its descriptor */
+    struct wire wire;       /* owned */
     struct loop_watch *watch;
 
     struct input input;
@@ -69,6 +69,8 @@ struct conn {
 
     struct list ring_link; /* reactor->rings, once the wire is a pair of rings */
 
+    size_t tls_bytes; /* counted in the reactor's tls_bytes */
+    bool handshaking; /* TLS has not begun: see conn_tls */
     bool readable;
     bool writable;
     bool closing;
@@ -116,7 +118,7 @@ static inline void conn_mode_clear(struct conn *conn, uint8_t mode)
 }
 
 /* Takes over an accepted socket (closes it when there is no memory). */
-void conn_accept(struct reactor *reactor, int descriptor);
+void conn_accept(struct reactor *reactor, int descriptor, bool tls);
 /* Goes on as far as it can. */
 void conn_advance(struct conn *conn);
 /* The batch's last op has come back. */

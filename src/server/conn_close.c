@@ -5,6 +5,7 @@
 #include "server/acl_change.h"
 #include "server/cmd_pubsub.h"
 #include "server/cmd_transaction.h"
+#include "server/conn_tls.h"
 #include "server/gather.h"
 #include "server/kept.h"
 #include "server/push.h"
@@ -12,7 +13,6 @@
 #include "server/transaction.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 void conn_close_soon(struct conn *conn)
 {
@@ -35,13 +35,13 @@ void conn_kill(struct conn *conn)
     upload_stop_waiting(conn);
     list_remove(&conn->batch_link);
     loop_unwatch(&conn->watch);
-    if (conn->ring_asked || conn->wire.has_rings) {
+    if (conn->ring_asked || conn->wire.kind == WIRE_RINGS) {
         conn->ring_asked = false;
         list_remove(&conn->ring_link);
         reactor->ring_count--;
     }
-    (void)close(conn->wire.descriptor);
-    conn->wire.descriptor = -1;
+    conn_tls_end(conn);
+    wire_close(&conn->wire);
     output_fini(&conn->output, pin_mail_release_output, reactor);
     list_remove(&conn->link);
     list_push_back(&reactor->dead, &conn->dead_link);

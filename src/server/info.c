@@ -107,7 +107,7 @@ static uint64_t buffer_bytes(const struct totals *totals)
 static uint64_t used_bytes(const struct totals *totals)
 {
     return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes + buffer_bytes(totals) +
-           COUNTED(totals, staging_bytes);
+           COUNTED(totals, tls_bytes) + COUNTED(totals, staging_bytes);
 }
 
 uint64_t info_used_bytes(struct conn *conn, const struct gather *gather)
@@ -158,7 +158,8 @@ static void section_server(struct info_writer *writer)
     info_line(writer, "process_id:%d", (int)getpid());
     info_line(writer, "process_supervised:no");
     info_line(writer, "run_id:%s", server->run_id);
-    info_line(writer, "tcp_port:%u", (unsigned)server->port);
+    info_line(writer, "tcp_port:%u",
+              server->port != 0 ? (unsigned)server->port : (unsigned)server->settings.tls_port);
     info_line(writer, "server_time_usec:%lld", (long long)now->wall_ms * 1000);
     info_line(writer, "uptime_in_seconds:%lld", (long long)up_s);
     info_line(writer, "uptime_in_days:%lld", (long long)(up_s / 86400));
@@ -170,6 +171,7 @@ static void section_server(struct info_writer *writer)
     info_line(writer, "io_threads_active:0");
     info_line(writer, "kvasir_version:%s", SERVER_VERSION);
     info_line(writer, "reactors:%u", server->reactor_count);
+    info_line(writer, "tls_port:%u", (unsigned)server->settings.tls_port);
 }
 
 static void section_clients(struct info_writer *writer)
@@ -182,6 +184,7 @@ static void section_clients(struct info_writer *writer)
     info_number(writer, "blocked_clients", 0);
     info_number(writer, "tracking_clients", 0);
     info_number(writer, "clients_in_timeout_table", 0);
+    info_number(writer, "tls_clients", COUNTED(writer->totals, tls_clients));
     info_number(writer, "shm_clients", COUNTED(writer->totals, shm_clients));
 }
 
@@ -275,6 +278,7 @@ static void section_memory_own(struct info_writer *writer)
     info_number(writer, "metadata_region_bytes",
                 (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
     info_number(writer, "buffer_bytes", buffer_bytes(totals));
+    info_number(writer, "tls_bytes", COUNTED(totals, tls_bytes));
     info_number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
 }
 
@@ -341,6 +345,8 @@ static void section_stats_own(struct info_writer *writer)
 {
     const struct totals *totals = writer->totals;
     info_number(writer, "protocol_errors", COUNTED(totals, protocol_errors));
+    info_number(writer, "tls_handshakes", COUNTED(totals, tls_handshakes));
+    info_number(writer, "tls_handshake_failures", COUNTED(totals, tls_handshake_failures));
     info_number(writer, "timeout_closed", COUNTED(totals, timeout_closed));
     info_number(writer, "uploads_under_way_bytes",
                 COUNTED(totals, uploads_short_bytes) + COUNTED(totals, uploads_long_bytes));

@@ -72,6 +72,10 @@ static void log_start(const struct server *server)
                      (unsigned)server->reactors[server->reactor_count - 1]->own_port);
         }
     }
+    if (settings->tls_port != 0) {
+        log_info("listening on %s port %llu for TLS, clients' certificates: %s", settings->bind,
+                 (unsigned long long)settings->tls_port, settings->tls_auth_clients);
+    }
     if (settings->unixsocket[0] != '\0') {
         log_info("listening on %s, reactors' own sockets %s to .%u", settings->unixsocket,
                  server->reactors[0]->own_socket, server->reactor_count - 1);

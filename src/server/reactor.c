@@ -3,7 +3,9 @@
 #include "base/check.h"
 #include "base/compiler.h"
 #include "base/copy.h"
+#include "net/tls_context.h"
 #include "route/slot.h"
+#include "server/accept.h"
 #include "server/balance.h"
 #include "server/batch.h"
 #include "server/conn.h"
@@ -32,6 +34,8 @@
 #define TICK_US_MAX 1000
 /* Connections are looked at for timeouts once in so many ticks. */
 #define CONN_TICKS 10
+/* Steps of TLS handshakes in one turn: one costs up to a millisecond, for its signature. */
+#define HANDSHAKES_MAX 4
 /* Chunks taken from the system at start. */
 #define CHUNKS_AT_START 64
 /* Looks at the rings before the loop and others have their turn: about a microsecond. */
@@ -120,6 +124,8 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->timeout_closed,
         &metrics->output_limit_closed,
         &metrics->protocol_errors,
+        &metrics->tls_handshakes,
+        &metrics->tls_handshake_failures,
         &metrics->hops,
         &metrics->borrows,
         &metrics->turns,
@@ -206,9 +212,7 @@ static void on_tick(void *argument)
 static void begin_drain(struct reactor *reactor)
 {
     reactor->draining = true;
-    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
-        loop_unwatch(&reactor->listeners[i].watch);
-    }
+    accept_stop(reactor);
 }
 
 /* Connections with nothing under way are closed; true: none is left, and nothing of theirs is on its
@@ -332,6 +336,7 @@ void reactor_turn(struct reactor *reactor, bool may_wait)
     bool flushed;
     reactor_receive(reactor);
     (void)look_at_rings(reactor);
+    reactor->handshakes_left = HANDSHAKES_MAX;
     run_runnable(reactor);
     if (reactor->making_room && !reactor->reclaiming) {
         reactor->making_room = false;
@@ -375,61 +380,6 @@ void *reactor_main(void *argument)
 
 /* ---- life ---- */
 
-static bool listen_on(struct reactor *reactor, int slot, int descriptor)
-{
-    struct loop_listener *listener = &reactor->listeners[slot];
-    listener->reactor = reactor;
-    listener->descriptor = descriptor;
-    listener->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, reactor_accept, listener);
-    return listener->watch != NULL;
-}
-
-static bool open_listeners(struct reactor *reactor, char *error, size_t error_capacity)
-{
-    const struct settings *settings = &reactor->settings;
-    int backlog = (int)settings->tcp_backlog;
-    uint16_t port = reactor->server->port;
-    int descriptor = -1;
-    if (port != 0) {
-        if (listener_open_tcp(settings->bind, port, true, backlog, error, error_capacity,
-                              &descriptor) != KVASIR_OK ||
-            !listen_on(reactor, 0, descriptor)) {
-            return false;
-        }
-        if (settings->reactor_ports) {
-            uint64_t base =
-                settings->reactor_port_base != 0 ? settings->reactor_port_base : settings->port + 1;
-            if (base + reactor->index > UINT16_MAX) {
-                (void)snprintf(error, error_capacity,
-                               "reactor %u's own port would be %llu: choose a lower "
-                               "reactor-port-base, or reactor-ports no",
-                               reactor->index, (unsigned long long)base + reactor->index);
-                return false;
-            }
-            reactor->own_port = (uint16_t)(base + reactor->index);
-            if (listener_open_tcp(settings->bind, reactor->own_port, false, backlog, error,
-                                  error_capacity, &descriptor) != KVASIR_OK ||
-                !listen_on(reactor, 1, descriptor)) {
-                return false;
-            }
-        }
-    }
-    if (settings->unixsocket[0] != '\0') {
-        uint32_t mode = (uint32_t)strtoul(settings->unixsocketperm, NULL, 8);
-        if (!listen_on(reactor, 2, reactor->server->unix_listener)) {
-            return false;
-        }
-        (void)snprintf(reactor->own_socket, sizeof(reactor->own_socket), "%.240s.%u",
-                       settings->unixsocket, reactor->index);
-        if (listener_open_unix(reactor->own_socket, mode, backlog, error, error_capacity,
-                               &descriptor) != KVASIR_OK ||
-            !listen_on(reactor, 3, descriptor)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static struct shard *make_shard(struct reactor *reactor)
 {
     const struct settings *settings = &reactor->settings;
@@ -459,9 +409,7 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->rings);
     list_init(&reactor->free_batches);
     list_init(&reactor->stalled);
-    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
-        reactor->listeners[i].descriptor = -1;
-    }
+    accept_init(reactor);
     reactor->control_descriptor = -1;
     reactor->spare_descriptor = -1;
 }
@@ -493,6 +441,9 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
                               slice_of_text(reactor->settings.output_limits)));
     reactor->loop = loop_create();
     reactor->shard = make_shard(reactor);
+    if (server->tls != NULL && !tls_maker_init(&reactor->tls, tls_context_get(server->tls))) {
+        goto no_memory;
+    }
     reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
     if (reactor->open_pins == NULL || reactor->command_stats == NULL ||
@@ -511,7 +462,7 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     }
     (void)snprintf(error, error_capacity, "out of memory or file descriptors for reactor %u",
                    index);
-    if (!open_listeners(reactor, error, error_capacity)) {
+    if (!accept_open(reactor, error, error_capacity)) {
         reactor_destroy(&reactor);
         return NULL;
     }
@@ -523,27 +474,14 @@ no_memory:
     return NULL;
 }
 
-static void close_listeners(struct reactor *reactor)
-{
-    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
-        struct loop_listener *listener = &reactor->listeners[i];
-        loop_unwatch(&listener->watch);
-        if (listener->descriptor >= 0 && listener->descriptor != reactor->server->unix_listener) {
-            (void)close(listener->descriptor);
-        }
-    }
-    if (reactor->own_socket[0] != '\0' && reactor->listeners[3].descriptor >= 0) {
-        (void)unlink(reactor->own_socket);
-    }
-}
-
 void reactor_destroy(struct reactor **reactor_p)
 {
     struct reactor *reactor = *reactor_p;
     if (reactor == NULL) {
         return;
     }
-    close_listeners(reactor);
+    accept_close(reactor);
+    tls_maker_fini(&reactor->tls);
     loop_unwatch(&reactor->control_watch);
     loop_unwatch(&reactor->mailbox_watch);
     loop_timer_unset(&reactor->timer);

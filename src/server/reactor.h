@@ -15,6 +15,7 @@
 #include "net/chunk.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
+#include "net/tls.h"
 #include "server/command_stats.h"
 #include "server/latency.h"
 #include "server/output_limit.h"
@@ -31,7 +32,7 @@ struct conn;
 
 #define REACTOR_MAGIC 0x52454143U
 
-#define REACTOR_LISTENERS_MAX 4
+#define REACTOR_LISTENERS_MAX 5
 /* Connections whose requests come through memory: each is looked at in every turn. */
 #define REACTOR_RINGS_MAX 64U
 
@@ -57,6 +58,7 @@ struct loop_listener {
     struct reactor *reactor; /* borrowed */
     struct loop_watch *watch;
     int descriptor; /* -1: none */
+    bool tls;
 };
 
 /* Kinds of mail. A request goes to a reactor, its answer comes back as the same object. */
@@ -81,6 +83,7 @@ struct reactor_metrics {
     struct metric output_limit_closed, timeout_closed, protocol_errors;
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric acl_denied[ACL_DENIED_AUTH + 1]; /* by enum acl_verdict */
+    struct metric tls_clients, tls_bytes, tls_handshakes, tls_handshake_failures;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
     struct metric used_bytes;                 /* as INFO's used_memory, but for this reactor */
@@ -104,8 +107,9 @@ struct reactor {
     struct moment now;    /* read once a turn */
     struct random random;
 
-    struct loop_listener listeners[REACTOR_LISTENERS_MAX]; /* shared port, own port, shared Unix
-                                                               socket (borrowed), own Unix socket */
+    struct loop_listener listeners[REACTOR_LISTENERS_MAX]; /* see accept.c */
+    struct tls_maker tls;                                  /* for tls-port */
+    uint32_t handshakes_left;                              /* steps of handshakes in this turn */
     uint16_t own_port;                                     /* 0: none */
     char own_socket[SETTINGS_TEXT_BYTES];
     int control_descriptor; /* owned eventfd: takes REACTOR_ORDER_… */
@@ -191,8 +195,6 @@ void reactor_shard_leave(struct reactor *reactor);
 struct shard *reactor_shard_borrow(struct reactor *reactor, uint32_t index);
 void reactor_shard_return(struct reactor *reactor, uint32_t index);
 
-/* A listener, the argument, has clients waiting: they are served, or told why not (reactor_accept.c). */
-void reactor_accept(void *argument, unsigned events);
 /* Enters the gates of several shards and the own one, in the order of their numbers, waiting for each:
  * for what must be one step over several keys. Not from inside the own gate. Borrowing is free while
  * they are held. */

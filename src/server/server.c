@@ -6,11 +6,13 @@
 #include "base/number.h"
 #include "net/chunk.h"
 #include "net/listener.h"
+#include "net/tls_context.h"
 #include "plug/loader.h"
 #include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
 #include "server/resize.h"
+#include "server/tls_reload.h"
 #include "server/users_file.h"
 #include "store/grant.h"
 #include "store/value.h"
@@ -252,13 +254,14 @@ static bool open_unix(struct server *server, char *error, size_t error_capacity)
 
 /* The reactors share the port, so the kernel would let them share it with another server, too, and
  * each would miss the other's keys. Looked at before memory is touched, which takes its time. */
-static bool port_is_ours(const struct server *server, char *error, size_t error_capacity)
+static bool port_is_ours(const struct server *server, uint64_t port, char *error,
+                         size_t error_capacity)
 {
     int probe;
-    if (server->port == 0) {
+    if (port == 0) {
         return true;
     }
-    if (listener_open_tcp(server->settings.bind, server->port, false, 1, error, error_capacity,
+    if (listener_open_tcp(server->settings.bind, (uint16_t)port, false, 1, error, error_capacity,
                           &probe) != KVASIR_OK) {
         return false;
     }
@@ -342,11 +345,17 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     if (!ports_fit(server, error, error_capacity)) {
         goto fail;
     }
+    gate_init(&server->tls_gate);
+    if (settings->tls_port != 0 &&
+        tls_reload_context(settings, error, error_capacity, &server->tls) != KVASIR_OK) {
+        goto fail;
+    }
     make_run_id(server->run_id);
     raise_descriptor_limit(settings);
     if (!make_users(server, error, error_capacity) ||
-        !port_is_ours(server, error, error_capacity) || !open_unix(server, error, error_capacity) ||
-        !make_memory(server, error, error_capacity) ||
+        !port_is_ours(server, settings->port, error, error_capacity) ||
+        !port_is_ours(server, settings->tls_port, error, error_capacity) ||
+        !open_unix(server, error, error_capacity) || !make_memory(server, error, error_capacity) ||
         !load_modules(server, error, error_capacity)) {
         goto fail;
     }
@@ -456,6 +465,7 @@ void server_destroy(struct server **server_p)
     acl_table_destroy(&server->acl);
     loader_destroy(&server->modules);
     mailbox_destroy(&server->mailbox);
+    tls_context_put(&server->tls);
     pages_destroy(&server->payload);
     pages_destroy(&server->metadata);
     region_destroy(&server->payload_region);

@@ -3,6 +3,7 @@
  * they run (but for what is said to be safe), torn down by main after they have ended. Owns the
  * payload and metadata memory, the mailbox and the listening sockets. */
 
+#include "base/gate.h"
 #include "mem/numa.h"
 #include "mem/pages.h"
 #include "mem/region.h"
@@ -22,6 +23,7 @@
 
 struct acl_table;
 struct loader;
+struct ssl_ctx_st;
 struct reactor;
 
 struct server {
@@ -35,6 +37,8 @@ struct server {
     struct pages *metadata;                        /* owned */
     struct acl_table *acl; /* owned; the latest, which reactor 0 alone replaces and looks up here */
     struct loader *modules; /* owned; read-only while reactors run */
+    struct ssl_ctx_st *tls; /* shared by count; as at start; NULL: no TLS */
+    struct gate tls_gate;   /* one CONFIG SET renews it at a time */
     int unix_listener;      /* owned; shared by all reactors; -1: none */
     int done_descriptor;    /* owned eventfd: each reactor adds 1 when it has drained */
     char run_id[41];

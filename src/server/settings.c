@@ -494,9 +494,16 @@ enum kvasir_status settings_verify(const struct settings *settings, char *error,
                        settings->unixsocketperm);
         return KVASIR_INVALID;
     }
-    if (settings->port == 0 && settings->unixsocket[0] == '\0') {
+    if (settings->port == 0 && settings->tls_port == 0 && settings->unixsocket[0] == '\0') {
         (void)snprintf(error, error_capacity,
-                       "port is 0 and unixsocket is empty: nobody could connect; set one of them");
+                       "port and tls-port are 0 and unixsocket is empty: nobody could connect; set "
+                       "one of them");
+        return KVASIR_INVALID;
+    }
+    if (settings->tls_port != 0 && settings->tls_port == settings->port) {
+        (void)snprintf(error, error_capacity,
+                       "port and tls-port are both %llu: a port speaks TLS or it does not",
+                       (unsigned long long)settings->port);
         return KVASIR_INVALID;
     }
     if (settings->metadata_memory + settings->buffer_memory >= settings->maxmemory) {

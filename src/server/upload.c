@@ -248,7 +248,7 @@ static bool receive_payload(struct conn *conn)
         return false;
     }
     if ((size_t)got < asked) {
-        conn->readable = false;
+        conn->readable = wire_has_ended(&conn->wire);
     }
     if ((size_t)got > payload) {
         conn->input.end_bytes += (size_t)got - payload;

@@ -66,7 +66,7 @@ static void open_client(struct world *world, struct client *client)
     int descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     check(descriptor >= 0);
     memset(client->memory, 0, RING_CHANNEL_BYTES(RING_BYTES));
-    conn_accept(reactor, descriptor);
+    conn_accept(reactor, descriptor, false);
     client->conn = list_entry(reactor->conns.prev, struct conn, link);
     client->id = client->conn->id;
     wire_use_rings(&client->conn->wire, client->memory, RING_BYTES);

@@ -77,6 +77,7 @@ class Server:
     def __init__(self, reactors=1, prefix=(), **options):
         self.ports = Ports()
         self.port = self.ports.first
+        self.tls_port = self.ports.first + PORTS_PER_SERVER - 1  # used by who gives tls_port=True
         # Short, and outside pytest's own: the path of a Unix socket has 107 bytes.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="kvasir-"))
         self.socket = self.folder / "k.sock"
@@ -92,6 +93,8 @@ class Server:
         if "maxmemory" not in options:
             chosen["shm-staging-total"] = "128mb"
         chosen.update({name.replace("_", "-"): value for name, value in options.items()})
+        if chosen.get("tls-port"):
+            chosen["tls-port"] = self.tls_port
         command = [*prefix, BINARY]
         for name, value in chosen.items():
             command += [f"--{name}", str(value)]

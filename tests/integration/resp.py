@@ -33,9 +33,9 @@ def encode(*arguments):
 
 
 class Connection:
-    """To a TCP port (int) or a Unix socket (path)."""
+    """To a TCP port (int) or a Unix socket (path). tls: an ssl.SSLContext."""
 
-    def __init__(self, where, password=None, deadline_s=DEADLINE_S, receive_buffer=None):
+    def __init__(self, where, password=None, deadline_s=DEADLINE_S, receive_buffer=None, tls=None):
         tcp = isinstance(where, int)
         self.socket = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
         self.socket.settimeout(deadline_s)
@@ -44,6 +44,8 @@ class Connection:
         self.socket.connect(("127.0.0.1", where) if tcp else str(where))
         if tcp:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = bytearray()
         self.start = 0
         self.descriptors = []
