@@ -209,7 +209,8 @@ $(BUILD)/tests/examples/%: $(BUILD)/obj/tests/examples/%.o $(BUILD)/libkvasir.so
 		$(if $(findstring hiredis,$*),-lhiredis) -pthread -o $@
 
 # The store by itself, without a server around it.
-$(BUILD)/bench/fragment_store: $(BUILD)/obj/bench/fragment_store.o $(BUILD)/server.a
+$(BUILD)/bench/fragment_store $(BUILD)/bench/evict: $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o \
+		$(BUILD)/server.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -lm -o $@
 

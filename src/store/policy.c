@@ -1,11 +1,13 @@
 #include "store/policy.h"
 
 #include "base/compiler.h"
+#include "store/policy_fifo.h"
 #include "store/policy_lru.h"
+#include "store/policy_prefix.h"
 
 #include <string.h>
 
-static const struct policy_ops *const policies[] = {&policy_lru};
+static const struct policy_ops *const policies[] = {&policy_lru, &policy_fifo, &policy_prefix};
 
 const struct policy_ops *policy_at(unsigned index)
 {

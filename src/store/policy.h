@@ -1,7 +1,7 @@
 #pragma once
 /* policy – which value goes when memory is short. A policy is one const table; its state is one
  * object per shard that the table's functions get back. It borrows values while they are sealed and
- * evictable; it uses value.policy_next, policy_prev and policy_bits. One thread. */
+ * evictable; it uses value.policy_next, policy_prev, policy_stamp and policy_bits. One thread. */
 
 #include "store/value.h"
 

@@ -46,6 +46,21 @@ static inline void value_list_push_back(struct value_list *list, struct value *v
     list->last = value;
 }
 
+/* Behind: nearer to the last. */
+static inline void value_list_insert_behind(struct value_list *list, struct value *place,
+                                            struct value *value)
+{
+    struct value *next = value_list_next(place);
+    value->policy_prev = value_link(value, place);
+    value->policy_next = value_link(value, next);
+    place->policy_next = value_link(place, value);
+    if (next != NULL) {
+        next->policy_prev = value_link(next, value);
+    } else {
+        list->last = value;
+    }
+}
+
 static inline void value_list_remove(struct value_list *list, struct value *value)
 {
     struct value *next = value_list_next(value);

@@ -237,3 +237,20 @@ def test_values_that_are_read_do_not_move_and_others_keep_their_bytes(start, rea
             assert got is None or got == value_of(key, values[key]), key
         assert found > 50
         assert server.info()["denied_no_memory"] == 0
+
+
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_every_policy_makes_room_and_may_be_changed_under_load(start, reactors):
+    server = start(reactors=reactors, maxmemory="96mb", buffer_memory="16mb")
+    with server.connect() as connection:
+        evicted = 0
+        for policy in ["prefix", "s3-fifo", "allkeys-lru", "prefix"]:
+            assert connection("CONFIG", "SET", "maxmemory-policy", policy) == "OK"
+            assert connection("CONFIG", "GET", "maxmemory-policy")[1] == policy.encode()
+            for i in range(60):
+                key, parent = f"{policy}:{i}", f"{policy}:{max(i - 1, 0)}"
+                payload = bytes([i]) * (2 * MIB)
+                assert connection("KV.SET", key, payload, "PARENT", parent) == "OK"
+                assert connection("GET", key) == payload
+            assert server.info()["evicted_keys"] > evicted
+            evicted = server.info()["evicted_keys"]

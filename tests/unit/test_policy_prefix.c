@@ -1,0 +1,220 @@
+/* Unit tests of store/policy_fifo and store/policy_prefix: what each promises, and random operations
+ * on both against a naive account of who is inside. */
+#include "store/policy_prefix.h"
+
+#include "base/fault.h"
+#include "store/policy_fifo.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define VALUES_MAX   64U
+#define RANDOM_STEPS 20000U
+
+static uint64_t test_mix(uint64_t x)
+{
+    x = (x + 1) * 0x9E3779B97F4A7C15U;
+    return x ^ (x >> 29) ^ (x << 17);
+}
+
+static void test_chain(struct value *values, unsigned count, uint64_t first)
+{
+    for (unsigned i = 0; i < count; i++) {
+        values[i] = (struct value){.hash = test_mix(first + i), .length_bytes = 4096};
+        if (i > 0) {
+            values[i].parent_hash = values[i - 1].hash;
+            values[i].flags = VALUE_FLAG_PARENT;
+        }
+    }
+}
+
+static struct value *test_evict(const struct policy_ops *ops, struct policy *policy)
+{
+    struct value *value = ops->victim(policy);
+    if (value != NULL) {
+        ops->remove(policy, value);
+    }
+    return value;
+}
+
+static void test_policy_prefix_evicts_chains_from_their_tails(void **state)
+{
+    (void)state;
+    struct value chain[4];
+    test_chain(chain, 4, 10);
+    struct policy *policy = policy_prefix.create();
+    assert_non_null(policy);
+    for (unsigned i = 0; i < 4; i++) {
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        policy_prefix.touch(policy, &chain[i]);
+    }
+    for (unsigned i = 4; i-- > 0;) {
+        assert_ptr_equal(test_evict(&policy_prefix, policy), &chain[i]);
+    }
+    assert_null(policy_prefix.victim(policy));
+    policy_prefix.destroy(&policy);
+    assert_null(policy);
+}
+
+static void test_policy_prefix_takes_a_parent_that_is_its_own(void **state)
+{
+    (void)state;
+    struct value value = {.hash = 7, .parent_hash = 7, .flags = VALUE_FLAG_PARENT};
+    struct policy *policy = policy_prefix.create();
+    assert_non_null(policy);
+    policy_prefix.insert(policy, &value);
+    policy_prefix.touch(policy, &value);
+    policy_prefix.touch(policy, &value);
+    assert_ptr_equal(test_evict(&policy_prefix, policy), &value);
+    assert_null(policy_prefix.victim(policy));
+    policy_prefix.destroy(&policy);
+}
+
+/* Values that are read again and again beside many that are not: they learn to stay, though the others
+ * are younger. */
+static void test_policy_prefix_keeps_what_comes_back(void **state)
+{
+    (void)state;
+    struct value steady[2];
+    struct value passing[16];
+    test_chain(steady, 2, 500);
+    struct policy *policy = policy_prefix.create();
+    assert_non_null(policy);
+    policy_prefix.insert(policy, &steady[0]);
+    policy_prefix.insert(policy, &steady[1]);
+    for (unsigned i = 0; i < 20000; i++) {
+        struct value *value = &passing[i % 16];
+        if (i >= 16) {
+            policy_prefix.remove(policy, value);
+        }
+        *value = (struct value){.hash = test_mix(1000 + i)};
+        policy_prefix.insert(policy, value);
+        if (i % 8 == 0) {
+            policy_prefix.touch(policy, &steady[0]);
+            policy_prefix.touch(policy, &steady[1]);
+        }
+        struct value *victim = policy_prefix.victim(policy);
+        assert_true(victim != &steady[0] && victim != &steady[1]);
+    }
+    policy_prefix.destroy(&policy);
+}
+
+static void test_policy_fifo_evicts_what_was_never_read_first(void **state)
+{
+    (void)state;
+    struct value values[3];
+    test_chain(values, 3, 20);
+    struct policy *policy = policy_fifo.create();
+    assert_non_null(policy);
+    for (unsigned i = 0; i < 3; i++) {
+        policy_fifo.insert(policy, &values[i]);
+    }
+    policy_fifo.touch(policy, &values[0]);
+    assert_ptr_equal(test_evict(&policy_fifo, policy), &values[1]);
+    assert_ptr_equal(test_evict(&policy_fifo, policy), &values[2]);
+    policy_fifo.insert(policy, &values[1]); /* came back: as good as read */
+    policy_fifo.insert(policy, &(struct value){0});
+    assert_ptr_not_equal(policy_fifo.victim(policy), &values[1]);
+    policy_fifo.destroy(&policy);
+}
+
+static unsigned test_seed(void)
+{
+    const char *text = getenv("KVASIR_SEED");
+    unsigned seed = text != NULL ? (unsigned)strtoul(text, NULL, 10) : 1;
+    print_message("KVASIR_SEED=%u\n", seed);
+    return seed;
+}
+
+struct test_account {
+    const struct policy_ops *ops;
+    struct policy *policy;
+    struct value values[VALUES_MAX];
+    bool inside[VALUES_MAX];
+    unsigned inside_count;
+};
+
+static void test_random_step(struct test_account *account, uint64_t random)
+{
+    unsigned i = (unsigned)(random >> 8) % VALUES_MAX;
+    if (random % 8 < 3 && account->inside[i]) {
+        account->ops->touch(account->policy, &account->values[i]);
+    } else if (random % 8 < 6 && !account->inside[i]) {
+        account->ops->insert(account->policy, &account->values[i]);
+        account->inside[i] = true;
+        account->inside_count++;
+    } else if (random % 8 == 6 && account->inside[i]) {
+        account->ops->remove(account->policy, &account->values[i]);
+        account->inside[i] = false;
+        account->inside_count--;
+    } else if (random % 8 == 7) {
+        const struct value *victim = test_evict(account->ops, account->policy);
+        assert_int_equal(victim == NULL, account->inside_count == 0);
+        if (victim != NULL) {
+            assert_true(account->inside[victim - account->values]);
+            account->inside[victim - account->values] = false;
+            account->inside_count--;
+        }
+    }
+}
+
+static void test_random(const struct policy_ops *ops)
+{
+    struct test_account account = {.ops = ops, .policy = ops->create()};
+    assert_non_null(account.policy);
+    test_chain(account.values, VALUES_MAX, 77);
+    for (unsigned i = 0; i < VALUES_MAX; i++) {
+        account.values[i].length_bytes = i % 5 == 0 ? 0 : 1000U * i;
+        account.values[i].parent_hash = account.values[test_mix(i) % VALUES_MAX].hash; /* cycles */
+    }
+    uint64_t random = test_seed();
+    for (unsigned i = 0; i < RANDOM_STEPS; i++) {
+        random = random * 6364136223846793005U + 1442695040888963407U;
+        test_random_step(&account, random >> 20);
+    }
+    while (account.inside_count > 0) {
+        assert_non_null(test_evict(ops, account.policy));
+        account.inside_count--;
+    }
+    assert_null(ops->victim(account.policy));
+    ops->destroy(&account.policy);
+}
+
+static void test_policies_name_exactly_who_is_inside(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; policy_at(i) != NULL; i++) {
+        test_random(policy_at(i));
+    }
+}
+
+static void test_policies_report_no_memory(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; policy_at(i) != NULL; i++) {
+        fault_arm("store.policy", 1, 1);
+        assert_null(policy_at(i)->create());
+        fault_disarm_all();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_policy_prefix_evicts_chains_from_their_tails),
+        cmocka_unit_test(test_policy_prefix_takes_a_parent_that_is_its_own),
+        cmocka_unit_test(test_policy_prefix_keeps_what_comes_back),
+        cmocka_unit_test(test_policy_fifo_evicts_what_was_never_read_first),
+        cmocka_unit_test(test_policies_name_exactly_who_is_inside),
+        cmocka_unit_test(test_policies_report_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
