@@ -1,0 +1,241 @@
+"""The other modes of redis-cli and redis-benchmark: each runs against a real server, and what it
+prints is read."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import kvserver
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("redis-cli") and shutil.which("redis-benchmark")),
+    reason="redis-tools is not installed",
+)
+
+BENCHMARK_TESTS = ("ping", "set", "get", "incr", "mset")
+# What redis-benchmark measures on types that are not here.
+OTHER_TYPES = ("lpush", "sadd", "hset", "zadd")
+
+
+class Terminal:
+    """redis-cli on a pseudo terminal, as a person has it."""
+
+    def __init__(self, server, folder, *arguments):
+        pid, self.descriptor = pty.fork()
+        if pid == 0:
+            environment = {"TERM": "xterm", "HOME": str(folder), "PATH": os.environ["PATH"]}
+            os.execvpe("redis-cli", ["redis-cli", "-p", str(server.port), *arguments], environment)
+        self.pid = pid
+        self.text = b""
+        # Without a width it asks the terminal, and nobody answers.
+        size = struct.pack("HHHH", 25, 120, 0, 0)
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, size)
+
+    def send(self, text):
+        os.write(self.descriptor, text)
+
+    def expect(self, wanted, deadline_s=20):
+        """Reads until a pattern is there, and forgets what came up to its end."""
+        end = time.monotonic() + deadline_s * kvserver.SLOW
+        while not (found := re.search(wanted, self.text)):
+            left = end - time.monotonic()
+            assert left > 0, f"waited for {wanted} in vain, got {self.text}"
+            if select.select([self.descriptor], [], [], left)[0]:
+                self.text += os.read(self.descriptor, 65536)
+        self.text = self.text[found.end() :]
+        return found
+
+    def close(self):
+        """Ctrl-D on an empty line ends it; what does not end is killed."""
+        self.send(b"\x15\x04")
+        try:
+            kvserver.wait_until(self._ended, "redis-cli to end with its input")
+        except AssertionError:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise
+        finally:
+            os.close(self.descriptor)
+
+    def _ended(self):
+        if select.select([self.descriptor], [], [], 0)[0]:
+            try:
+                os.read(self.descriptor, 65536)
+            except OSError:
+                pass
+        return os.waitpid(self.pid, os.WNOHANG) != (0, 0)
+
+
+def first_lines(server, count, *arguments, deadline_s=20, prefix=()):
+    """The first lines of a mode that goes on until it is ended."""
+    command = [*prefix, "redis-cli", "-p", str(server.port), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        os.set_blocking(process.stdout.fileno(), False)
+        text = b""
+        end = time.monotonic() + deadline_s * kvserver.SLOW
+        while text.count(b"\n") < count:
+            left = end - time.monotonic()
+            if left <= 0 or process.poll() is not None:
+                break
+            if select.select([process.stdout], [], [], min(left, 0.5))[0]:
+                text += process.stdout.read() or b""
+        process.terminate()
+        process.wait(10)
+    assert text.count(b"\n") >= count, text
+    return text
+
+
+def run_tool(*command, deadline_s=30, check=True):
+    done = subprocess.run(
+        list(map(str, command)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=deadline_s * kvserver.SLOW,
+        check=False,
+        text=True,
+    )
+    assert not check or done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def cli(server, *arguments, **options):
+    return run_tool("redis-cli", "-p", server.port, *arguments, **options)
+
+
+@pytest.mark.parametrize("protocol", ["-2", "-3"])
+def test_a_person_types(start, tmp_path, protocol):
+    server = start(reactors=2)
+    terminal = Terminal(server, tmp_path, *(["-3"] if protocol == "-3" else []))
+    try:
+        prompt = rb"127\.0\.0\.1:%d" % server.port
+        terminal.expect(prompt + rb"> ")
+        terminal.send(b'set person "some text"\r')
+        terminal.expect(rb"OK\r\n")
+        terminal.send(b"get person\r")
+        terminal.expect(rb'"some text"\r\n')
+        terminal.send(b"set person x\r")
+        terminal.expect(rb"OK\r\n")
+        terminal.send(b"strlen person\r")
+        terminal.expect(rb"\(integer\) 1\r\n")
+        terminal.send(b"help getex\r")
+        terminal.expect(rb"summary:")
+        terminal.send(b"select 3\r")
+        terminal.expect(prompt + rb"\[3\]> ")
+    finally:
+        terminal.close()
+
+
+def test_latency_history(start):
+    text = first_lines(start(reactors=2), 2, "--latency-history", "-i", "1", "--raw")
+    for line in text.splitlines()[:2]:
+        assert re.match(rb"^[\d.]+ [\d.]+ [\d.]+ \d+", line), text
+
+
+def test_latency_distribution(start):
+    text = first_lines(start(reactors=2), 3, "--latency-dist", "-i", "1")
+    assert b"\x1b[48;5;" in text and b"rror" not in text, text
+
+
+def test_stat(start):
+    server = start(reactors=2)
+    with server.connect() as connection:
+        for i in range(7):
+            connection("SET", f"stat:{i}", "x")
+    rows = first_lines(server, 4, "--stat", "-i", "0.1").splitlines()
+    keys, memory, clients = rows[2].split()[:3]
+    assert (int(keys), int(clients)) == (7, 1), rows
+    assert re.fullmatch(rb"[\d.]+[BKMG]", memory), rows
+
+
+def test_hot_keys_reads_every_key(start):
+    server = start(reactors=2)
+    with server.connect() as connection:
+        for i in range(5):
+            connection("SET", f"hot:{i}", "x")
+    text = cli(server, "--hotkeys")
+    assert "Sampled 5 keys in the keyspace!" in text, text
+
+
+def test_simulated_least_recently_used_load(start):
+    # Its lines are flushed to a terminal only.
+    text = first_lines(start(reactors=2), 2, "--lru-test", "1000", prefix=("stdbuf", "-oL"))
+    assert re.search(rb"\d+ Gets/sec \| Hits: \d+ \(", text), text
+
+
+@pytest.mark.parametrize("mode", [("--rdb", "dump.rdb"), ("--replica",), ("--functions-rdb", "f")])
+def test_replication_is_refused_clearly(start, tmp_path, mode):
+    server = start(reactors=2)
+    options = [mode[0], *(str(tmp_path / name) for name in mode[1:])]
+    text = cli(server, *options, check=False)
+    assert "ERR" in text, text
+    assert cli(server, "PING") == "PONG\n"
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-q",),
+        ("--csv",),
+        ("-q", "-3"),
+        ("-q", "-P", "32", "-r", "10000"),
+        ("-q", "--threads", "2"),
+        ("-q", "-c", "500"),
+        ("-q", "-d", "30000", "-c", "8"),
+        ("-q", "-k", "0", "-c", "8"),
+    ],
+    ids=" ".join,
+)
+def test_benchmark_modes(start, options):
+    server = start(reactors=2)
+    count = "1000" if kvserver.SANITIZE or "-k" in options else "10000"
+    names = ",".join(BENCHMARK_TESTS)
+    text = run_tool(
+        "redis-benchmark", "-p", server.port, "-n", count, "-t", names, *options, deadline_s=60
+    )
+    rate = r'^"%s[^"]*","([\d.]+)"' if "--csv" in options else r"^%s[^:\r]*: ([\d.]+) requests"
+    for name in ("PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "MSET"):
+        found = re.search(rate % name, text.replace("\r", "\n"), re.MULTILINE)
+        assert found and float(found[1]) > 0, text
+    assert "rror" not in text.replace("WARNING: Could not fetch server CONFIG", ""), text
+    assert server.info()["total_error_replies"] == 0
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+def test_benchmark_of_an_absent_type_says_so(start, name):
+    server = start(reactors=2)
+    text = run_tool(
+        "redis-benchmark", "-p", server.port, "-n", "100", "-q", "-t", name, check=False
+    )
+    assert f"ERR unknown command '{name}'" in text.lower().replace("err unknown", "ERR unknown"), text
+
+
+def test_benchmark_of_a_cluster_is_refused_clearly(start):
+    server = start(reactors=2)
+    text = run_tool(
+        "redis-benchmark", "-p", server.port, "-n", "100", "-q", "-t", "set", "--cluster", check=False
+    )
+    assert "luster" in text and "ERR" in text, text
+    assert cli(server, "PING") == "PONG\n"
+
+
+def test_credentials_database_and_protocol_in_one_burst(start):
+    """memtier_benchmark sends its whole greeting before it reads the first reply."""
+    server = start(reactors=2, requirepass="secret")
+    command = ["*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n", "*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n"]
+    command += ["*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n", "*1\r\n$4\r\nPING\r\n"]
+    with kvserver.resp.Connection(server.port) as connection:
+        connection.send("".join(command).encode())
+        replies = [connection.read() for _ in command]
+    assert replies[:2] == ["OK", "OK"]
+    assert replies[3] == "PONG"
