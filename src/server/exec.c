@@ -99,6 +99,7 @@ static void answer_current(struct conn *conn)
     }
     conn->muted = muted;
     request->failed = request->failed || conn->error_replies > errors;
+    conn->error_replies = errors; /* EXEC itself did not fail */
     batch_drop_results(reactor, conn->batch);
 }
 

@@ -18,7 +18,9 @@ from kvserver import SLOW, run_refused, wait_until
 
 MIB = 1 << 20
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl tool is missing")
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="the openssl tool is missing"
+)
 
 
 class Certificates:
@@ -27,8 +29,12 @@ class Certificates:
     def __init__(self, folder):
         self.folder = folder
         self.authority("ca")
-        self.issue("server", "ca", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-        self.issue("other", "ca", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        self.issue(
+            "server", "ca", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1"
+        )
+        self.issue(
+            "other", "ca", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1"
+        )
         self.issue("client", "ca", "/CN=client")
         self.authority("foreign")
         self.issue("stranger", "foreign", "/CN=stranger")
@@ -37,7 +43,12 @@ class Certificates:
                  "-out", self.key("locked"))  # fmt: skip
 
     def run(self, *arguments):
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            ["openssl", *map(str, arguments)],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
 
     def crt(self, name):
         return str(self.folder / f"{name}.crt")
@@ -91,7 +102,9 @@ def connect(server, made, **options):
 
 
 def dial(server):
-    plain = socket.create_connection(("127.0.0.1", server.tls_port), timeout=resp.DEADLINE_S * SLOW)
+    plain = socket.create_connection(
+        ("127.0.0.1", server.tls_port), timeout=resp.DEADLINE_S * SLOW
+    )
     return plain
 
 
@@ -103,16 +116,29 @@ def drained(plain):
 
 
 def cli(server, made, *arguments, stdin=b"", client=None, port=None):
-    command = ["redis-cli", "-p", str(port or server.tls_port), "--tls", "--cacert", made.crt("ca")]
+    command = [
+        "redis-cli",
+        "-p",
+        str(port or server.tls_port),
+        "--tls",
+        "--cacert",
+        made.crt("ca"),
+    ]
     if client:
         command += ["--cert", made.crt(client), "--key", made.key(client)]
     done = subprocess.run(
-        [*command, *arguments], input=stdin, capture_output=True, timeout=60 * SLOW, check=False
+        [*command, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60 * SLOW,
+        check=False,
     )
     return (done.stdout + done.stderr).decode(errors="replace").strip()
 
 
-needs_cli = pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is missing")
+needs_cli = pytest.mark.skipif(
+    shutil.which("redis-cli") is None, reason="redis-cli is missing"
+)
 
 
 # ---- stock clients ----
@@ -122,7 +148,9 @@ needs_cli = pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-
 def test_redis_cli_speaks_tls(start, made):
     server = start(reactors=2, **made.options())
     assert cli(server, made, "PING") == "PONG"
-    assert cli(server, made, "-x", "SET", "k", stdin=b"v" * MIB, client="client") == "OK"
+    assert (
+        cli(server, made, "-x", "SET", "k", stdin=b"v" * MIB, client="client") == "OK"
+    )
     assert cli(server, made, "STRLEN", "k") == str(MIB)
     assert "tls=TLSv1." in cli(server, made, "CLIENT", "LIST")
 
@@ -154,7 +182,9 @@ def test_redis_py_over_tls(start, made):
             for i in range(1000):
                 pipe.set(f"k:{i}", i)
             assert all(pipe.execute())
-        assert client.mget(f"k:{i}" for i in range(1000)) == [b"%d" % i for i in range(1000)]
+        assert client.mget(f"k:{i}" for i in range(1000)) == [
+            b"%d" % i for i in range(1000)
+        ]
 
 
 def test_port_0_leaves_only_tls(start, made):
@@ -237,7 +267,10 @@ def test_bytes_that_dribble_in(start, made):
 def test_slow_readers_get_everything(start, made):
     server = start(reactors=1, **made.options())
     payload = random.Random(1).randbytes(8 * MIB)
-    with connect(server, made, receive_buffer=8192) as slow, connect(server, made) as quick:
+    with (
+        connect(server, made, receive_buffer=8192) as slow,
+        connect(server, made) as quick,
+    ):
         assert quick("SET", "k", payload) == "OK"
         slow.send(resp.encode("GET", "k") * 3)
         for i in range(50):
@@ -250,9 +283,11 @@ def test_slow_readers_get_everything(start, made):
 
 def refused(server, made, context):
     """The handshake, or with TLS 1.3 the first answer, must fail."""
-    with pytest.raises((ssl.SSLError, resp.Closed, ConnectionResetError)):
-        with connect(server, made, tls=context) as connection:
-            connection("PING")
+    with (
+        pytest.raises((ssl.SSLError, resp.Closed, ConnectionResetError)),
+        connect(server, made, tls=context) as connection,
+    ):
+        connection("PING")
 
 
 def test_clients_without_a_good_certificate_are_refused(start, made):
@@ -260,7 +295,9 @@ def test_clients_without_a_good_certificate_are_refused(start, made):
     for client in (None, "stranger", "expired"):
         refused(server, made, made.context(client))
     wait_until(lambda: "peer did not return a certificate" in server.log(), "its line")
-    wait_until(lambda: "certificate has expired" in server.log(), "the expired one's line")
+    wait_until(
+        lambda: "certificate has expired" in server.log(), "the expired one's line"
+    )
     assert "unable to get local issuer" in server.log()
     with connect(server, made, tls=made.context("client")) as connection:
         assert connection("PING") == "PONG"
@@ -275,7 +312,9 @@ def test_protocols_are_chosen(start, made):
         assert connection("CONFIG", "SET", "tls-protocols", "TLSv1.2") == "OK"
         with connect(server, made) as later:
             assert later.socket.version() == "TLSv1.2"
-        assert "TLSv1.1" in connection.error("CONFIG", "SET", "tls-protocols", "TLSv1.1")
+        assert "TLSv1.1" in connection.error(
+            "CONFIG", "SET", "tls-protocols", "TLSv1.1"
+        )
 
 
 def test_ciphers_are_chosen(start, made):
@@ -297,11 +336,15 @@ def test_sessions_are_resumed_by_ticket(start, made):
     context = made.context(version=ssl.TLSVersion.TLSv1_2)
 
     def resumed(session):
-        with socket.create_connection(("127.0.0.1", server.tls_port)) as plain:
-            with context.wrap_socket(plain, server_hostname="localhost", session=session) as tls:
-                tls.sendall(b"PING\r\n")
-                assert tls.recv(100) == b"+PONG\r\n"
-                return tls.session_reused, tls.session
+        with (
+            socket.create_connection(("127.0.0.1", server.tls_port)) as plain,
+            context.wrap_socket(
+                plain, server_hostname="localhost", session=session
+            ) as tls,
+        ):
+            tls.sendall(b"PING\r\n")
+            assert tls.recv(100) == b"+PONG\r\n"
+            return tls.session_reused, tls.session
 
     first, session = resumed(None)
     assert not first
@@ -337,7 +380,10 @@ def test_certificates_are_renewed_without_dropping_anyone(start, made):
             text = admin.error("CONFIG", "SET", "tls-auth-clients", "yes", *wrong)
             assert text.startswith("ERR CONFIG SET failed - tls-"), text
             assert serial() == before
-        assert admin("CONFIG", "GET", "tls-auth-clients") == [b"tls-auth-clients", b"optional"]
+        assert admin("CONFIG", "GET", "tls-auth-clients") == [
+            b"tls-auth-clients",
+            b"optional",
+        ]
         assert answers() == 8
         pair = ("tls-cert-file", made.crt("other"), "tls-key-file", made.key("other"))
         assert admin("CONFIG", "SET", *pair) == "OK"
@@ -369,7 +415,12 @@ def test_key_with_a_passphrase(start, made):
     server.stop()
     for passphrase in ("", "wrong"):
         arguments = ["--port", "0", "--tls-port", "1", "--tls-auth-clients", "no"]
-        arguments += ["--tls-cert-file", made.crt("server"), "--tls-key-file", made.key("locked")]
+        arguments += [
+            "--tls-cert-file",
+            made.crt("server"),
+            "--tls-key-file",
+            made.key("locked"),
+        ]
         text = run_refused([*arguments, "--tls-key-file-pass", passphrase])
         assert "tls-key-file" in text
 
@@ -379,7 +430,10 @@ def test_key_with_a_passphrase(start, made):
     [
         ({"tls-cert-file": "", "tls-key-file": ""}, "tls-cert-file and tls-key-file"),
         ({"tls-cert-file": "/nowhere"}, "No such file"),
-        ({"tls-auth-clients": "yes", "tls-ca-cert-file": ""}, "tls-ca-cert-file or tls-ca-cert-dir"),
+        (
+            {"tls-auth-clients": "yes", "tls-ca-cert-file": ""},
+            "tls-ca-cert-file or tls-ca-cert-dir",
+        ),
         ({"tls-protocols": "SSLv3"}, "not 'SSLv3'"),
         ({"tls-ciphersuites": "NONE"}, "tls-ciphersuites 'NONE'"),
         ({"port": "21299", "tls-port": "21299"}, "both 21299"),
@@ -394,7 +448,9 @@ def test_what_cannot_be_is_refused_at_start(made, options, words):
         "tls-auth-clients": "no",
         **options,
     }
-    arguments = [word for name, value in chosen.items() for word in (f"--{name}", value)]
+    arguments = [
+        word for name, value in chosen.items() for word in (f"--{name}", value)
+    ]
     assert words in run_refused(arguments)
 
 
@@ -405,14 +461,20 @@ def test_plain_client_on_the_tls_port_is_told(start, made):
     server = start(reactors=1, **made.options())
     with resp.Connection(server.tls_port) as plain:
         assert "speaks TLS" in plain.error("PING")
-    wait_until(lambda: re.search(r"TLS handshake with 127.* speaks no TLS", server.log()), "its line")
+    wait_until(
+        lambda: re.search(r"TLS handshake with 127.* speaks no TLS", server.log()),
+        "its line",
+    )
 
 
 def test_tls_client_on_the_plain_port_is_logged(start, made):
     server = start(reactors=1, **made.options())
     with pytest.raises((ssl.SSLError, ConnectionResetError)):
         resp.Connection(server.port, tls=made.context())
-    wait_until(lambda: "this is TLS, which this port does not speak" in server.log(), "its line")
+    wait_until(
+        lambda: "this is TLS, which this port does not speak" in server.log(),
+        "its line",
+    )
     with server.connect() as connection:
         assert connection("PING") == "PONG"
 
@@ -473,7 +535,10 @@ def test_half_a_handshake_meets_its_deadline(start, made):
 def test_torn_records_end_the_connection_alone(start, made):
     server = start(reactors=1, **made.options())
     with connect(server, made) as witness:
-        for garbage in (b"\x17\x03\x03\xff\xff" + b"\0" * 1000, b"\x17\x03\x03\x00\x20" + b"x" * 32):
+        for garbage in (
+            b"\x17\x03\x03\xff\xff" + b"\0" * 1000,
+            b"\x17\x03\x03\x00\x20" + b"x" * 32,
+        ):
             with connect(server, made) as connection:
                 assert connection("PING") == "PONG"
                 raw = socket.socket(fileno=os.dup(connection.socket.fileno()))
@@ -494,7 +559,9 @@ def test_renegotiation_is_refused(start, made):
         # "R" at the start of a line has s_client ask for a new handshake.
         client.stdin.write(b"PING\r\n")
         client.stdin.flush()
-        wait_until(lambda: server.info()["tls_handshakes"] >= 2, "s_client to be connected")
+        wait_until(
+            lambda: server.info()["tls_handshakes"] >= 2, "s_client to be connected"
+        )
         client.stdin.write(b"R\n")
         client.stdin.flush()
         output, _ = client.communicate(timeout=30 * SLOW)
@@ -508,7 +575,9 @@ def test_share_of_memory_bounds_connections(start, made):
     server = start(reactors=2, **made.options(buffer_memory="16mb"))
     with contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(dial(server)) for _ in range(200)]
-        wait_until(lambda: server.info()["rejected_connections"] > 0, "some to be refused")
+        wait_until(
+            lambda: server.info()["rejected_connections"] > 0, "some to be refused"
+        )
         info = server.info()
         assert info["tls_bytes"] <= 12 * MIB
         assert len(waiting) == 200
@@ -561,7 +630,9 @@ def test_hundreds_of_handshakes_at_once(start, made):
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             plain = stack.enter_context(dial(server))
-            tls = context.wrap_socket(plain, server_hostname="localhost", do_handshake_on_connect=False)
+            tls = context.wrap_socket(
+                plain, server_hostname="localhost", do_handshake_on_connect=False
+            )
             stack.enter_context(tls)
             tls.setblocking(False)
             with contextlib.suppress(ssl.SSLWantReadError):
@@ -579,7 +650,10 @@ def test_hundreds_of_handshakes_at_once(start, made):
 
 def test_shutdown_ends_open_handshakes(start, made):
     """Long before the deadlines that they would have had."""
-    server = start(reactors=1, **made.options(shutdown_timeout=600, tls_handshake_timeout_ms=600000))
+    server = start(
+        reactors=1,
+        **made.options(shutdown_timeout=600, tls_handshake_timeout_ms=600000),
+    )
     with dial(server) as half, connect(server, made) as whole:
         half.sendall(hello(server, made)[:30])
         assert whole("PING") == "PONG"
