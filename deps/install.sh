@@ -29,6 +29,7 @@ redis-tools|redis-cli and redis-benchmark, as test clients
 redis-server|a peer for the benchmarks; it is not started as a service
 libibverbs1|the Mooncake peer of the benchmarks loads it
 clang|second compiler, sanitizers and libFuzzer
+libclang-rt-dev|their run-time libraries
 clang-format|form of the C code
 clang-tidy|static analysis of the C code
 cppcheck|static analysis of the C code
