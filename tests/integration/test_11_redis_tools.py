@@ -32,8 +32,16 @@ class Terminal:
     def __init__(self, server, folder, *arguments):
         pid, self.descriptor = pty.fork()
         if pid == 0:
-            environment = {"TERM": "xterm", "HOME": str(folder), "PATH": os.environ["PATH"]}
-            os.execvpe("redis-cli", ["redis-cli", "-p", str(server.port), *arguments], environment)
+            environment = {
+                "TERM": "xterm",
+                "HOME": str(folder),
+                "PATH": os.environ["PATH"],
+            }
+            os.execvpe(
+                "redis-cli",
+                ["redis-cli", "-p", str(server.port), *arguments],
+                environment,
+            )
         self.pid = pid
         self.text = b""
         # Without a width it asks the terminal, and nobody answers.
@@ -78,7 +86,9 @@ class Terminal:
 def first_lines(server, count, *arguments, deadline_s=20, prefix=()):
     """The first lines of a mode that goes on until it is ended."""
     command = [*prefix, "redis-cli", "-p", str(server.port), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
         os.set_blocking(process.stdout.fileno(), False)
         text = b""
         end = time.monotonic() + deadline_s * kvserver.SLOW
@@ -118,18 +128,18 @@ def test_a_person_types(start, tmp_path, protocol):
     terminal = Terminal(server, tmp_path, *(["-3"] if protocol == "-3" else []))
     try:
         prompt = rb"127\.0\.0\.1:%d" % server.port
-        terminal.expect(prompt + rb"> ")
-        terminal.send(b'set person "some text"\r')
-        terminal.expect(rb"OK\r\n")
-        terminal.send(b"get person\r")
-        terminal.expect(rb'"some text"\r\n')
-        terminal.send(b"set person x\r")
-        terminal.expect(rb"OK\r\n")
-        terminal.send(b"strlen person\r")
-        terminal.expect(rb"\(integer\) 1\r\n")
-        terminal.send(b"help getex\r")
-        terminal.expect(rb"summary:")
-        terminal.send(b"select 3\r")
+        for typed, answer in (
+            (b'set person "some text"', rb"OK\r\n"),
+            (b"get person", rb'"some text"\r\n'),
+            (b"set person x", rb"OK\r\n"),
+            (b"strlen person", rb"\(integer\) 1\r\n"),
+            (b"help getex", rb"summary:"),
+            (b"select 3", rb"OK\r\n"),
+        ):
+            # What is typed before the prompt is there is thrown away by the line editor.
+            terminal.expect(prompt + rb"> ")
+            terminal.send(typed + b"\r")
+            terminal.expect(answer)
         terminal.expect(prompt + rb"\[3\]> ")
     finally:
         terminal.close()
@@ -168,11 +178,15 @@ def test_hot_keys_reads_every_key(start):
 
 def test_simulated_least_recently_used_load(start):
     # Its lines are flushed to a terminal only.
-    text = first_lines(start(reactors=2), 2, "--lru-test", "1000", prefix=("stdbuf", "-oL"))
+    text = first_lines(
+        start(reactors=2), 2, "--lru-test", "1000", prefix=("stdbuf", "-oL")
+    )
     assert re.search(rb"\d+ Gets/sec \| Hits: \d+ \(", text), text
 
 
-@pytest.mark.parametrize("mode", [("--rdb", "dump.rdb"), ("--replica",), ("--functions-rdb", "f")])
+@pytest.mark.parametrize(
+    "mode", [("--rdb", "dump.rdb"), ("--replica",), ("--functions-rdb", "f")]
+)
 def test_replication_is_refused_clearly(start, tmp_path, mode):
     server = start(reactors=2)
     options = [mode[0], *(str(tmp_path / name) for name in mode[1:])]
@@ -201,13 +215,27 @@ def test_benchmark_modes(start, options):
     count = "1000" if kvserver.SANITIZE or "-k" in options else "10000"
     names = ",".join(BENCHMARK_TESTS)
     text = run_tool(
-        "redis-benchmark", "-p", server.port, "-n", count, "-t", names, *options, deadline_s=60
+        "redis-benchmark",
+        "-p",
+        server.port,
+        "-n",
+        count,
+        "-t",
+        names,
+        *options,
+        deadline_s=60,
     )
-    rate = r'^"%s[^"]*","([\d.]+)"' if "--csv" in options else r"^%s[^:\r]*: ([\d.]+) requests"
+    rate = (
+        r'^"%s[^"]*","([\d.]+)"'
+        if "--csv" in options
+        else r"^%s[^:\r]*: ([\d.]+) requests"
+    )
     for name in ("PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "MSET"):
         found = re.search(rate % name, text.replace("\r", "\n"), re.MULTILINE)
         assert found and float(found[1]) > 0, text
-    assert "rror" not in text.replace("WARNING: Could not fetch server CONFIG", ""), text
+    assert "rror" not in text.replace("WARNING: Could not fetch server CONFIG", ""), (
+        text
+    )
     assert server.info()["total_error_replies"] == 0
 
 
@@ -217,13 +245,24 @@ def test_benchmark_of_an_absent_type_says_so(start, name):
     text = run_tool(
         "redis-benchmark", "-p", server.port, "-n", "100", "-q", "-t", name, check=False
     )
-    assert f"ERR unknown command '{name}'" in text.lower().replace("err unknown", "ERR unknown"), text
+    assert f"ERR unknown command '{name}'" in text.lower().replace(
+        "err unknown", "ERR unknown"
+    ), text
 
 
 def test_benchmark_of_a_cluster_is_refused_clearly(start):
     server = start(reactors=2)
     text = run_tool(
-        "redis-benchmark", "-p", server.port, "-n", "100", "-q", "-t", "set", "--cluster", check=False
+        "redis-benchmark",
+        "-p",
+        server.port,
+        "-n",
+        "100",
+        "-q",
+        "-t",
+        "set",
+        "--cluster",
+        check=False,
     )
     assert "luster" in text and "ERR" in text, text
     assert cli(server, "PING") == "PONG\n"
@@ -232,7 +271,10 @@ def test_benchmark_of_a_cluster_is_refused_clearly(start):
 def test_credentials_database_and_protocol_in_one_burst(start):
     """memtier_benchmark sends its whole greeting before it reads the first reply."""
     server = start(reactors=2, requirepass="secret")
-    command = ["*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n", "*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n"]
+    command = [
+        "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n",
+        "*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n",
+    ]
     command += ["*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n", "*1\r\n$4\r\nPING\r\n"]
     with kvserver.resp.Connection(server.port) as connection:
         connection.send("".join(command).encode())
