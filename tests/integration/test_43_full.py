@@ -97,7 +97,8 @@ def test_reservations_fill_the_store(start):
             continue
         for k in range(4):
             reply = connection.pipeline([("KV.RESERVE", f"r:{i}:{k}", 4 * MIB)])[0]
-            if isinstance(reply, resp.Error):
+            # Many on one reactor get smaller staging areas, which say so themselves.
+            if isinstance(reply, resp.Error) and not str(reply).startswith("TOOLARGE "):
                 refused = str(reply)
     assert refused is not None and REFUSED.match(refused), refused
     with server.connect() as other:
