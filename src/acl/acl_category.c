@@ -5,7 +5,7 @@
 static const char *const NAMES[] = {
     "keyspace", "read",        "write",      "set",         "sortedset", "list",  "hash", "string",
     "bitmap",   "hyperloglog", "geo",        "stream",      "pubsub",    "admin", "fast", "slow",
-    "blocking", "dangerous",   "connection", "transaction", "scripting", "kv",
+    "blocking", "dangerous",   "connection", "transaction", "scripting", "kv",    "rdma",
 };
 _Static_assert(ARRAY_COUNT(NAMES) <= 32, "categories are bits of a uint32_t");
 

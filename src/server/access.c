@@ -96,7 +96,8 @@ bool access_permits_upload(const struct conn *conn)
 
 bool access_permits_mapping(const struct acl_user *user)
 {
-    return acl_user_permits_all_keys(user, command_by_id(COMMAND_KV_CONNECT), COMMAND_ACCESS_READ);
+    return acl_user_permits_all_keys(user, command_by_id(COMMAND_KV_CONNECT_SHM),
+                                     COMMAND_ACCESS_READ);
 }
 
 /* ---- changes ---- */

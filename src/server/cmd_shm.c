@@ -18,7 +18,7 @@ static const char ERROR_NO_STAGING[] =
     "UNSUPPORTED the connection has no staging memory: KV.CONNECT SHM on the Unix socket comes first; "
     "KV.SET needs none";
 
-/* ---- KV.CONNECT SHM [STAGING bytes] | RING ---- */
+/* ---- KV.CONNECT SHM [STAGING bytes] and KV.CONNECT RING ---- */
 
 static bool parse_staging(struct conn *conn, const struct request *request, uint64_t *bytes)
 {
@@ -42,7 +42,7 @@ static bool parse_staging(struct conn *conn, const struct request *request, uint
 }
 
 /* The reply is the last thing that goes over the socket. */
-static void connect_ring(struct conn *conn, const struct request *request)
+void cmd_shm_reply_connect_ring(struct conn *conn, struct request *request)
 {
     if (request->arg_count != 2) {
         reply_error(conn, ERROR_SYNTAX);
@@ -67,14 +67,6 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
     uint64_t bytes;
     uint64_t left;
     int descriptors[OUTPUT_DESCRIPTOR_COUNT];
-    if (slice_equal_nocase(request->args[1], "ring")) {
-        connect_ring(conn, request);
-        return;
-    }
-    if (!slice_equal_nocase(request->args[1], "shm")) {
-        reply_error(conn, "UNSUPPORTED this server offers KV.CONNECT SHM and RING only");
-        return;
-    }
     if (!shm_allowed(conn) || !parse_staging(conn, request, &bytes)) {
         return;
     }
@@ -118,6 +110,26 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
     reply_integer(conn, SHM_RING_BYTES);
     reply_text(conn, "lease_ms_max");
     reply_integer(conn, (int64_t)reactor->settings.lease_max_ms);
+}
+
+void cmd_shm_reply_connect_help(struct conn *conn, struct request *request)
+{
+    static const char *const lines[] = {
+        "KV.CONNECT <subcommand> [<arg> ...]. Subcommands are:",
+        "RDMA <name> <value> [...]",
+        "    Opens the RDMA path: KV.PUT ... FROM and KV.GET ... INTO.",
+        "RING",
+        "    Requests and replies go through shared memory from here on.",
+        "SHM [STAGING <bytes>]",
+        "    Opens the shared-memory path: KV.LEASE and KV.RESERVE.",
+        "HELP",
+        "    Print this help.",
+    };
+    (void)request;
+    reply_array(conn, ARRAY_COUNT(lines));
+    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
+        reply_simple(conn, lines[i]);
+    }
 }
 
 /* ---- KV.RESERVE: request->number is the hold ---- */

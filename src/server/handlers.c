@@ -15,6 +15,7 @@
 #include "server/cmd_none.h"
 #include "server/cmd_observe.h"
 #include "server/cmd_pubsub.h"
+#include "server/cmd_rdma.h"
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
@@ -179,7 +180,10 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_SCRIPT] = {NULL, cmd_none_reply_script, 0},
     [COMMAND_FUNCTION] = {NULL, cmd_none_reply_function, 0},
     [COMMAND_KV_HELLO] = {NULL, cmd_kv_reply_hello, 0},
-    [COMMAND_KV_CONNECT] = {NULL, cmd_shm_reply_connect, 0},
+    [COMMAND_KV_CONNECT_SHM] = {NULL, cmd_shm_reply_connect, 0},
+    [COMMAND_KV_CONNECT_RING] = {NULL, cmd_shm_reply_connect_ring, 0},
+    [COMMAND_KV_CONNECT_RDMA] = {NULL, cmd_rdma_reply_connect, 0},
+    [COMMAND_KV_CONNECT_HELP] = {NULL, cmd_shm_reply_connect_help, 0},
     [COMMAND_KV_MATCH] = {cmd_kv_plan_match, cmd_kv_reply_match, 0},
     [COMMAND_KV_SET] = {cmd_kv_plan_set, cmd_kv_reply_set, 2},
     [COMMAND_KV_GET] = {cmd_string_plan_get, cmd_string_reply_get, 0},

@@ -215,6 +215,19 @@ static void test_acl_user_extension_commands_have_categories(void **state)
     acl_user_destroy(&user);
 }
 
+static void test_acl_user_rdma_is_a_right_of_its_own(void **state)
+{
+    struct acl_user *user = new_user();
+    (void)state;
+    apply_all(user, "~* +@all -@rdma");
+    assert_judged(user, "kv.connect rdma", ACL_DENIED_COMMAND);
+    assert_judged(user, "kv.connect shm", ACL_PERMITTED);
+    assert_judged(user, "kv.get k", ACL_PERMITTED);
+    apply_all(user, "+@rdma");
+    assert_judged(user, "kv.connect rdma", ACL_PERMITTED);
+    acl_user_destroy(&user);
+}
+
 static void test_acl_user_reads_and_writes_keys_apart(void **state)
 {
     struct acl_user *user = new_user();
@@ -495,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_acl_user_commands_subcommands_and_first_arguments),
         cmocka_unit_test(test_acl_user_rules_shown_are_those_that_count),
         cmocka_unit_test(test_acl_user_extension_commands_have_categories),
+        cmocka_unit_test(test_acl_user_rdma_is_a_right_of_its_own),
         cmocka_unit_test(test_acl_user_reads_and_writes_keys_apart),
         cmocka_unit_test(test_acl_user_selectors_do_not_add_up),
         cmocka_unit_test(test_acl_user_unmatched_parenthesis_is_named),
