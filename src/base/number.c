@@ -72,12 +72,39 @@ bool number_parse_bytes(struct slice text, uint64_t *bytes_p)
     return true;
 }
 
+/* As much of the text as fits. */
+static void write_text(char *text, size_t capacity, const char *full, size_t length_bytes)
+{
+    check(capacity > 0);
+    if (length_bytes >= capacity) {
+        length_bytes = capacity - 1;
+    }
+    memcpy(text, full, length_bytes);
+    text[length_bytes] = '\0';
+}
+
+void number_format_size(char *text, size_t capacity, uint64_t bytes)
+{
+    static const char units[] = "kmgt";
+    char full[NUMBER_TEXT_BYTES_MAX + 2];
+    unsigned unit = 0;
+    while (unit < sizeof(units) - 1 && bytes > 0 && (bytes & 1023U) == 0) {
+        bytes >>= 10;
+        unit++;
+    }
+    size_t length_bytes = number_from_u64(full, bytes);
+    if (unit > 0) {
+        full[length_bytes++] = units[unit - 1];
+        full[length_bytes++] = 'b';
+    }
+    write_text(text, capacity, full, length_bytes);
+}
+
 void number_format_bytes(char *text, size_t capacity, uint64_t bytes)
 {
     static const char units[] = "BKMGTP";
     char full[2 * NUMBER_TEXT_BYTES_MAX];
     unsigned unit = 0;
-    check(capacity > 0);
     while (unit + 2 < sizeof(units) && bytes >> 10 * (unit + 1) > 0) {
         unit++;
     }
@@ -94,9 +121,5 @@ void number_format_bytes(char *text, size_t capacity, uint64_t bytes)
         full[length_bytes++] = (char)('0' + hundredths % 10);
     }
     full[length_bytes++] = units[unit];
-    if (length_bytes >= capacity) {
-        length_bytes = capacity - 1;
-    }
-    memcpy(text, full, length_bytes);
-    text[length_bytes] = '\0';
+    write_text(text, capacity, full, length_bytes);
 }

@@ -32,7 +32,12 @@ struct reactor;
 /* Why a request is refused before it runs; the text is made when it is its turn to be answered. */
 enum request_refusal {
     REFUSAL_NONE,
-    REFUSAL_TEXT, /* request.error */
+    /* By a plan: it ran, and failed. */
+    REFUSAL_TEXT,               /* request.error */
+    REFUSAL_TIME,               /* of a lease, reservation or pin: not within lease-max-ms */
+    REFUSAL_TOO_LARGE,          /* request.number bytes of a value */
+    REFUSAL_UNSUPPORTED_OPTION, /* args[next_arg] of EXPIRE and its kin */
+    /* By others: it did not run. */
     REFUSAL_UNKNOWN_COMMAND,
     REFUSAL_UNKNOWN_SUBCOMMAND,
     REFUSAL_ARITY,
@@ -41,10 +46,14 @@ enum request_refusal {
     REFUSAL_NOPERM_COMMAND,
     REFUSAL_NOPERM_KEY,
     REFUSAL_NOPERM_CHANNEL,
-    REFUSAL_UNSUPPORTED_OPTION, /* args[next_arg] of EXPIRE and its kin */
     REFUSAL_NOT_IN_MULTI,
     REFUSAL_QUEUED, /* behind MULTI: no refusal, but it does not run now, either */
 };
+
+static inline bool refusal_is_of_plan(uint8_t refusal)
+{
+    return refusal > REFUSAL_NONE && refusal <= REFUSAL_UNSUPPORTED_OPTION;
+}
 
 struct request {
     const struct command *command;

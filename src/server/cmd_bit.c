@@ -408,6 +408,6 @@ void cmd_bit_reply_bitop(struct conn *conn, struct request *request)
     } else if (op->status == KVASIR_OK) {
         reply_integer(conn, op->integer);
     } else {
-        cmd_string_reply_failure(conn, op->status);
+        reply_failure(conn, request->command, op);
     }
 }

@@ -194,7 +194,7 @@ void cmd_copy_reply(struct conn *conn, struct request *request)
             reply_done(conn, request, false);
         } else if (status != KVASIR_OK) {
             request->more = false;
-            cmd_string_reply_failure(conn, status);
+            reply_failure(conn, request->command, batch_op(conn->batch, request, 0));
         } else if (!request->more) {
             reply_done(conn, request, true);
         }

@@ -28,7 +28,7 @@ static bool parse_word(struct slice word, const char *const *words, unsigned cou
 static bool parse_ms(struct conn *conn, struct request *request, struct slice text, uint64_t *ms)
 {
     if (!slice_to_u64(text, ms) || *ms == 0 || *ms > conn->reactor->settings.lease_max_ms) {
-        request_refuse(request, "ERR the time in milliseconds must be from 1 to lease-max-ms");
+        request->refusal = REFUSAL_TIME;
         return false;
     }
     return true;
@@ -147,13 +147,13 @@ void cmd_kv_plan_set(struct conn *conn, struct request *request)
 
 void cmd_kv_reply_set(struct conn *conn, struct request *request)
 {
-    enum kvasir_status status = batch_op(conn->batch, request, 0)->status;
-    if (status == KVASIR_OK) {
+    const struct op *op = batch_op(conn->batch, request, 0);
+    if (op->status == KVASIR_OK) {
         reply_ok(conn);
-    } else if (status == KVASIR_EXISTS) {
+    } else if (op->status == KVASIR_EXISTS) {
         reply_simple(conn, "EXISTS");
     } else {
-        reply_status(conn, status);
+        reply_failure(conn, request->command, op);
     }
 }
 

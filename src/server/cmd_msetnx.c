@@ -168,24 +168,24 @@ static void fill(struct conn *conn, const struct value *value, struct slice byte
 
 void cmd_msetnx_reply(struct conn *conn, struct request *request)
 {
-    enum kvasir_status status = KVASIR_OK;
+    const struct op *failed = NULL;
     for (uint32_t i = 0; i < request->op_count; i++) {
         struct batch_op *entry = &conn->batch->ops[request->op_first + i];
         if (entry->op.status != KVASIR_OK) {
-            status = status == KVASIR_OK ? entry->op.status : status;
+            failed = failed == NULL ? &entry->op : failed;
             continue;
         }
         fill(conn, entry->op.value, request->args[request->round_arg + 2 * i + 1]);
-        if (status == KVASIR_OK) { /* else the batch gives it back */
+        if (failed == NULL) { /* else the batch gives it back */
             kept_add(request->kept, entry->shard, &entry->op.value);
         }
     }
-    if (status == KVASIR_EXISTS) {
+    if (failed != NULL && failed->status == KVASIR_EXISTS) {
         request->more = false;
         reply_integer(conn, 0);
-    } else if (status != KVASIR_OK) {
+    } else if (failed != NULL) {
         request->more = false;
-        cmd_string_reply_failure(conn, status);
+        reply_failure(conn, request->command, failed);
     } else if (!request->more) {
         reply_integer(conn, request->number);
     }

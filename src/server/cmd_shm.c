@@ -200,7 +200,7 @@ void cmd_shm_reply_reserve(struct conn *conn, struct request *request)
         if (op->status == KVASIR_EXISTS) {
             reply_simple(conn, "EXISTS");
         } else {
-            reply_status(conn, op->status);
+            reply_failure(conn, request->command, op);
         }
         return;
     }

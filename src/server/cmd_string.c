@@ -21,8 +21,6 @@ static const char *upload_error(enum kvasir_status failure)
     case KVASIR_NO_MEMORY:
     case KVASIR_AGAIN:
         return ERROR_OOM;
-    case KVASIR_TOO_LARGE:
-        return "OOM command not allowed: the value is longer than the whole store";
     default:
         return "ERR the key is longer than 65000 bytes";
     }
@@ -35,6 +33,11 @@ struct op *cmd_string_add_put(struct conn *conn, struct request *request, uint32
     if (conn->upload.state == UPLOAD_READY) {
         enum kvasir_status failure = conn->upload.failure;
         struct value *value = upload_take(conn);
+        if (value == NULL && failure == KVASIR_TOO_LARGE) {
+            request->refusal = REFUSAL_TOO_LARGE;
+            request->number = (int64_t)payload.length_bytes;
+            return NULL;
+        }
         if (value == NULL) {
             request_refuse(request, upload_error(failure));
             return NULL;
@@ -47,15 +50,6 @@ struct op *cmd_string_add_put(struct conn *conn, struct request *request, uint32
     }
     op->put.length_bytes = payload.length_bytes;
     return op;
-}
-
-void cmd_string_reply_failure(struct conn *conn, enum kvasir_status status)
-{
-    if (status == KVASIR_TOO_LARGE) {
-        reply_error(conn, "OOM command not allowed: the value is longer than the whole store");
-    } else {
-        reply_status(conn, status);
-    }
 }
 
 struct set_options {
@@ -184,7 +178,7 @@ void cmd_string_reply_set(struct conn *conn, struct request *request)
     struct op *op = batch_op(conn->batch, request, 0);
     bool refused = op->status == KVASIR_EXISTS || op->status == KVASIR_NOT_FOUND;
     if (op->status != KVASIR_OK && !refused) {
-        cmd_string_reply_failure(conn, op->status);
+        reply_failure(conn, request->command, op);
     } else if ((request->flags & FLAG_RETURN_OLD) != 0) {
         reply_pinned(conn, request, &op->old);
     } else if (refused) {
@@ -198,7 +192,7 @@ void cmd_string_reply_setnx(struct conn *conn, struct request *request)
 {
     struct op *op = batch_op(conn->batch, request, 0);
     if (op->status != KVASIR_OK && op->status != KVASIR_EXISTS) {
-        cmd_string_reply_failure(conn, op->status);
+        reply_failure(conn, request->command, op);
         return;
     }
     reply_integer(conn, op->status == KVASIR_OK ? 1 : 0);
@@ -354,9 +348,9 @@ void cmd_string_plan_mset(struct conn *conn, struct request *request)
 void cmd_string_reply_mset(struct conn *conn, struct request *request)
 {
     for (uint32_t i = 0; i < request->op_count; i++) {
-        enum kvasir_status status = batch_op(conn->batch, request, i)->status;
-        if (status != KVASIR_OK) {
-            cmd_string_reply_failure(conn, status);
+        const struct op *op = batch_op(conn->batch, request, i);
+        if (op->status != KVASIR_OK) {
+            reply_failure(conn, request->command, op);
             request->more = false;
             return;
         }

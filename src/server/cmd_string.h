@@ -18,5 +18,3 @@ handler_reply_fn cmd_string_reply_get, cmd_string_reply_set, cmd_string_reply_se
 /* Plans the put of args[value_index], from the buffer or as it was uploaded; NULL: it could not be
  * uploaded, and the request is refused with the reason. Shared with KV.SET. */
 struct op *cmd_string_add_put(struct conn *conn, struct request *request, uint32_t value_index);
-/* The answer to a status of a put or edit that is not an ordinary one. */
-void cmd_string_reply_failure(struct conn *conn, enum kvasir_status status);

@@ -91,8 +91,7 @@ void cmd_transaction_queue(struct conn *conn, const struct request *request)
 void cmd_transaction_refused(struct conn *conn, const struct request *request)
 {
     /* What a plan refuses ran, and failed: MULTI in MULTI. */
-    bool ran = request->refusal == REFUSAL_TEXT || request->refusal == REFUSAL_UNSUPPORTED_OPTION;
-    if (is_open(conn) && !ran) {
+    if (is_open(conn) && !refusal_is_of_plan(request->refusal)) {
         conn->transaction->refused = true;
     }
 }

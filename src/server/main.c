@@ -40,6 +40,26 @@ static const char *pages_word(enum region_pages kind)
     return "?";
 }
 
+/* Who may do something without having said who he is: requirepass, lines of user and the users' file
+ * all have their word in it, so the user default himself is asked. */
+static void log_access(const struct server *server)
+{
+    const struct settings *settings = &server->settings;
+    const struct acl_user *user = acl_table_default(server->acl);
+    bool open = user->enabled && user->nopass;
+    log_info("clients up to %llu, %u users, password %s", (unsigned long long)settings->maxclients,
+             server->acl->count,
+             open ? "not required" : "required (the user default is off or has one)");
+    if (open && !settings->protected_mode && strcmp(settings->bind, "127.0.0.1") != 0 &&
+        (server->port != 0 || settings->tls_port != 0)) {
+        log_warn(
+            "anyone who reaches %s port %u may act as the user default without a password: set "
+            "requirepass",
+            settings->bind,
+            server->port != 0 ? (unsigned)server->port : (unsigned)settings->tls_port);
+    }
+}
+
 /* What an operator wants to know, in a dozen lines. */
 static void log_start(const struct server *server)
 {
@@ -83,13 +103,7 @@ static void log_start(const struct server *server)
     } else {
         log_info("no unixsocket, so no shared memory for clients on this host");
     }
-    log_info("clients up to %llu, password %s", (unsigned long long)settings->maxclients,
-             settings->requirepass[0] != '\0' ? "required" : "not required");
-    if (settings->requirepass[0] == '\0' && !settings->protected_mode &&
-        strcmp(settings->bind, "127.0.0.1") != 0 && server->port != 0) {
-        log_warn("anyone who reaches %s port %u may read and write: set requirepass",
-                 settings->bind, (unsigned)server->port);
-    }
+    log_access(server);
 }
 
 static bool write_pid_file(const char *path)

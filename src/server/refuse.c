@@ -91,6 +91,14 @@ void refuse_request(struct conn *conn, const struct request *request)
         reply_error(conn, "NOPERM this user has no permissions to access one of the channels used "
                           "as arguments");
         return;
+    case REFUSAL_TIME:
+        reply_errorf(conn,
+                     "ERR the time in milliseconds must be from 1 to %llu, which is lease-max-ms",
+                     (unsigned long long)conn->reactor->settings.lease_max_ms);
+        return;
+    case REFUSAL_TOO_LARGE:
+        reply_too_large(conn, request->command, (uint64_t)request->number);
+        return;
     case REFUSAL_UNSUPPORTED_OPTION: {
         struct slice option = request->args[request->next_arg];
         reply_errorf(conn, "ERR Unsupported option %.*s", quoted_length(option),

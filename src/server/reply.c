@@ -96,10 +96,6 @@ void reply_status(struct conn *conn, enum kvasir_status status)
     case KVASIR_AGAIN:
         reply_error(conn, "OOM command not allowed when used memory > 'maxmemory'.");
         return;
-    case KVASIR_TOO_LARGE:
-        reply_error(conn,
-                    "TOOLARGE the value is longer than the store or proto-max-bulk-len allows");
-        return;
     case KVASIR_BUSY:
         reply_error(conn, "BUSY leases, reservations or pins hold all they may; release some");
         return;
@@ -110,6 +106,7 @@ void reply_status(struct conn *conn, enum kvasir_status status)
     case KVASIR_PENDING:
     case KVASIR_NOT_FOUND:
     case KVASIR_EXISTS:
+    case KVASIR_TOO_LARGE:
     case KVASIR_TOO_SMALL:
     case KVASIR_TIMEOUT:
     case KVASIR_CLOSED:
@@ -124,6 +121,29 @@ void reply_status(struct conn *conn, enum kvasir_status status)
         return;
     }
     unreachable();
+}
+
+void reply_too_large(struct conn *conn, const struct command *command, uint64_t length_bytes)
+{
+    const struct reactor *reactor = conn->reactor;
+    bool own = strcmp(command->group, "kvcache") == 0;
+    uint64_t store_bytes =
+        (uint64_t)pages_present_count(reactor->server->payload) * SERVER_PAYLOAD_PAGE_BYTES;
+    uint64_t allowed_bytes = reactor->settings.proto_max_bulk_len;
+    bool by_store = store_bytes < allowed_bytes;
+    reply_errorf(conn, "%s the value of %llu bytes is longer than %s of %llu bytes",
+                 own ? "TOOLARGE" : "OOM command not allowed:", (unsigned long long)length_bytes,
+                 by_store ? "the whole store" : "proto-max-bulk-len",
+                 (unsigned long long)(by_store ? store_bytes : allowed_bytes));
+}
+
+void reply_failure(struct conn *conn, const struct command *command, const struct op *op)
+{
+    if (op->status == KVASIR_TOO_LARGE) {
+        reply_too_large(conn, command, op->put.length_bytes);
+    } else {
+        reply_status(conn, op->status);
+    }
 }
 
 void reply_integer(struct conn *conn, int64_t number)

@@ -18,6 +18,10 @@ void reply_error(struct conn *conn, const char *text);
 void reply_errorf(struct conn *conn, const char *format, ...) ATTR_PRINTF(2, 3);
 /* The error reply for a failure of an op, in Redis's words where Redis has them. */
 void reply_status(struct conn *conn, enum kvasir_status status);
+/* The same for an op of the command, which can say how long the value is that does not fit. */
+void reply_failure(struct conn *conn, const struct command *command, const struct op *op);
+/* The command's value of so many bytes is longer than the store may ever take. */
+void reply_too_large(struct conn *conn, const struct command *command, uint64_t length_bytes);
 void reply_integer(struct conn *conn, int64_t number);
 void reply_bulk(struct conn *conn, struct slice text);
 void reply_text(struct conn *conn, const char *text);

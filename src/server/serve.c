@@ -240,7 +240,7 @@ static void account_one(struct conn *conn, struct request *request, uint64_t sha
     if (request->more || request->command == NULL || request->refusal == REFUSAL_QUEUED) {
         return;
     }
-    if (request->refusal > REFUSAL_TEXT) {
+    if (request->refusal != REFUSAL_NONE && !refusal_is_of_plan(request->refusal)) {
         command_stats_rejected(stats, request->command->id);
         return;
     }

@@ -191,8 +191,8 @@ static void allowed_text(const struct row *row, char *text, size_t capacity)
                        (unsigned long long)row->minimum, (unsigned long long)row->maximum);
         return;
     case KIND_BYTES:
-        number_format_bytes(low, sizeof(low), row->minimum);
-        number_format_bytes(high, sizeof(high), row->maximum);
+        number_format_size(low, sizeof(low), row->minimum);
+        number_format_size(high, sizeof(high), row->maximum);
         (void)snprintf(text, capacity, "a size from %s to %s, such as 512mb or 4gb%s", low, high,
                        strcmp(row->initial, "0") == 0 ? ", or 0 for automatic" : "");
         return;

@@ -29,11 +29,20 @@ def test_value_longer_than_the_store_evicts_nothing(start, reactors):
                     connection.send(part)
                 connection.send(b"x" * (length % MIB) + b"\r\n")
                 connection.read()
-            assert re.match(r"(OOM|TOOLARGE) .*longer than", str(error.value)), str(error.value)
+            assert re.fullmatch(
+                rf"OOM .* of {length} bytes is longer than the whole store of \d+ bytes",
+                str(error.value),
+            ), str(error.value)
             assert connection("PING") == "PONG"
         assert connection("EXISTS", *[f"small:{i}" for i in range(50)]) == 50
         assert connection("EXISTS", "huge") == 0
     assert server.info()["evicted_keys"] == 0
+
+
+def test_extension_commands_name_a_too_long_value(start):
+    with start(maxmemory="96mb", buffer_memory="16mb").connect() as connection:
+        said = connection.error("KV.SET", "huge", b"x" * (100 * MIB))
+        assert said.startswith(f"TOOLARGE the value of {100 * MIB} bytes is longer than"), said
 
 
 @pytest.mark.reactors

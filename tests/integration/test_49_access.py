@@ -196,6 +196,19 @@ def test_faults_of_users_are_named_at_start(tmp_path):
     assert "both aclfile and user lines are given" in str(said)
 
 
+def test_start_says_whether_a_password_is_needed(start, tmp_path):
+    path = tmp_path / "users.acl"
+    path.write_text("user default on >secret ~* &* +@all\nuser eve on nopass +ping\n")
+    assert "password not required" in start().log()
+    assert "password required" in start(requirepass="secret").log()
+    # Not by requirepass, but by whom the server takes for the user default.
+    with_file = start(aclfile=path, protected_mode="no", bind="0.0.0.0")
+    assert "2 users, password required" in with_file.log()
+    assert "without a password" not in with_file.log()
+    open_to_all = start(user="default on nopass ~* &* +@all", protected_mode="no", bind="0.0.0.0")
+    assert "may act as the user default without a password" in open_to_all.log()
+
+
 def test_long_values_of_who_may_not_write_evict_nothing(start):
     server = start(reactors=2)
     with server.connect() as admin:

@@ -41,6 +41,21 @@ def test_match_prefix(connection):
     assert connection("KV.MATCH", "absent") == 0
 
 
+def test_times_that_are_not_allowed_name_the_bound(connection):
+    connection("CONFIG", "SET", "lease-max-ms", "12345")
+    for command in (
+        ("KV.MATCH", "PIN", "12346", "k"),
+        ("KV.LEASE", "0", "k"),
+        ("KV.PIN", "k", "SOFT", "x"),
+        ("KV.SET", "k", "v", "PIN", "HARD", "99999999999999999999"),
+    ):
+        said = connection.error(*command)
+        assert said == "ERR the time in milliseconds must be from 1 to 12345, which is lease-max-ms"
+    connection("MULTI")
+    assert connection("KV.LEASE", "0", "k") == "QUEUED"
+    assert "12345" in str(connection("EXEC")[0])
+
+
 def test_match_suffix(connection):
     keys = [f"chain:{i}" for i in range(300)]
     assert connection("KV.MATCH", "POLICY", "suffix", *keys) == 0

@@ -123,6 +123,38 @@ static void test_number_format_bytes_is_for_people(void **state)
     assert_human(UINT64_MAX, "16384.00P");
 }
 
+static void assert_size(uint64_t bytes, const char *expected)
+{
+    char text[32];
+    uint64_t again = 0;
+    number_format_size(text, sizeof(text), bytes);
+    assert_string_equal(text, expected);
+    assert_true(number_parse_bytes(slice_of_text(text), &again));
+    assert_int_equal(again, bytes);
+}
+
+static void test_number_format_size_is_exact_and_can_be_read_again(void **state)
+{
+    (void)state;
+    assert_size(0, "0");
+    assert_size(1000, "1000");
+    assert_size(1024, "1kb");
+    assert_size(64 << 20, "64mb");
+    assert_size((64 << 20) + 1, "67108865");
+    assert_size(1536 << 10, "1536kb");
+    assert_size(3ULL << 30, "3gb");
+    assert_size(1ULL << 50, "1024tb");
+    assert_size(UINT64_MAX, "18446744073709551615");
+}
+
+static void test_number_format_size_cuts_to_what_fits(void **state)
+{
+    (void)state;
+    char text[3] = "xx";
+    number_format_size(text, sizeof(text), 64 << 20);
+    assert_string_equal(text, "64");
+}
+
 static void test_number_format_bytes_cuts_to_what_fits(void **state)
 {
     (void)state;
@@ -141,6 +173,8 @@ int main(void)
         cmocka_unit_test(test_number_parse_bytes_knows_the_units_of_redis),
         cmocka_unit_test(test_number_parse_bytes_refuses_anything_else),
         cmocka_unit_test(test_number_format_bytes_is_for_people),
+        cmocka_unit_test(test_number_format_size_is_exact_and_can_be_read_again),
+        cmocka_unit_test(test_number_format_size_cuts_to_what_fits),
         cmocka_unit_test(test_number_format_bytes_cuts_to_what_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
