@@ -226,7 +226,7 @@ RUN_TESTS := utils/run_tests.sh $(BUILD)
 
 .PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-vllm fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
-	$(RUN_TESTS) unit fuzz install integration python
+	$(RUN_TESTS) unit fuzz install integration python connector
 
 test-unit: $(UNIT_PROGRAMS) ## Run the unit tests (TESTS="spsc heap" picks programs).
 	$(if $(TESTS),TESTS="$(TESTS)" )$(RUN_TESTS) unit

@@ -1,13 +1,19 @@
 #!/bin/bash
 # Runs the tests of the vLLM connector: units always when there is a pytest, those with a real
 # engine when its environment is there (make venv-vllm); what cannot run is skipped by name.
-# Usage: run_vllm.sh [PYTEST ARGUMENT...]   needs $KVASIR_BUILD with server and library
-# Ends with "vllm: N passed, N failed, N skipped".
+# Usage: run_vllm.sh [--units] [PYTEST ARGUMENT...]   needs $KVASIR_BUILD with server and library
+# --units: only those that need no engine. Ends with "vllm: N passed, N failed, N skipped", with
+# --units "connector: …".
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build=$(realpath -m "${KVASIR_BUILD:?run_vllm.sh: name the build directory in KVASIR_BUILD}")
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/kvasir"
 limit_s=1500
+suite=vllm
+if [ "${1-}" = --units ]; then
+    suite=connector
+    shift
+fi
 
 # The names of the tests in the given files, as they stand there.
 names_in()
@@ -28,20 +34,25 @@ skip_by_name()
 
 skipped=0
 files=()
+all=(tests/vllm/test_*.py)
+[ "$suite" = vllm ] || all=(tests/vllm/test_unit_*.py)
 if [ ! -f "$build/libkvasir.so.0" ] || [ ! -x "$build/kvasir-server" ]; then
-    skip_by_name "$build has no server and library" tests/vllm/test_*.py
+    skip_by_name "$build has no server and library" "${all[@]}"
+elif grep -qs -- '-fsanitize=' "$build/flags"; then
+    skip_by_name "an instrumented library cannot be loaded by a plain python3" "${all[@]}"
 elif utils/venv_vllm.sh --check; then
     python=$(utils/venv_vllm.sh --print)
-    files=(tests/vllm)
+    files=("${all[@]}")
 else
-    skip_by_name "the engine is not installed, see make venv-vllm" tests/vllm/test_engine*.py
+    [ "$suite" = connector ] ||
+        skip_by_name "the engine is not installed, see make venv-vllm" tests/vllm/test_engine*.py
     for python in "$cache/venv-test/bin/python" python3; do
         "$python" -c 'import pytest' 2>/dev/null && files=(tests/vllm/test_unit_*.py) && break
     done
     [ "${#files[@]}" -gt 0 ] || skip_by_name "there is no pytest" tests/vllm/test_unit_*.py
 fi
 if [ "${#files[@]}" -eq 0 ]; then
-    echo "vllm: 0 passed, 0 failed, $skipped skipped"
+    echo "$suite: 0 passed, 0 failed, $skipped skipped"
     exit 0
 fi
 
@@ -55,18 +66,18 @@ trap 'rm -f "$report"' EXIT
 timeout "$limit_s" "$python" -m pytest -q -rs -p no:cacheprovider --durations=5 \
     --junitxml="$report" "${files[@]}" "$@"
 rc=$?
-python3 - "$report" "$skipped" <<'PY' || exit 1
+python3 - "$report" "$skipped" "$suite" <<'PY' || exit 1
 import sys
 import xml.etree.ElementTree as tree
 
 try:
     suites = list(tree.parse(sys.argv[1]).getroot().iter("testsuite"))
 except (OSError, tree.ParseError):
-    sys.exit("vllm: pytest left no report")
+    sys.exit(f"{sys.argv[3]}: pytest left no report")
 total, failed, skipped = (
     sum(int(suite.get(name, 0)) for suite in suites for name in names)
     for names in (("tests",), ("failures", "errors"), ("skipped",))
 )
-print(f"vllm: {total - failed - skipped} passed, {failed} failed, {skipped + int(sys.argv[2])} skipped")
+print(f"{sys.argv[3]}: {total - failed - skipped} passed, {failed} failed, {skipped + int(sys.argv[2])} skipped")
 PY
 exit $rc

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs test suites one after another and adds up what their runners count.
-# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python compat vllm
+# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python connector compat vllm
 # A suite's runner ends with a line "<suite>: N passed, N failed, N skipped" and exits non-zero
 # when something failed. A suite whose runner is not there is reported as skipped, by name.
 set -u
@@ -22,26 +22,27 @@ runner_of()
     integration) echo tests/run_integration.sh ;;
     python) echo python/run_tests.sh ;;
     compat) echo tests/compat/redis_suite.py ;;
+    connector) echo tests/run_vllm.sh --units ;;
     vllm) echo tests/run_vllm.sh ;;
     *) echo "" ;;
     esac
 }
 
 for suite in "$@"; do
-    runner=$(runner_of "$suite")
-    if [ -z "$runner" ]; then
+    read -ra runner < <(runner_of "$suite")
+    if [ "${#runner[@]}" -eq 0 ]; then
         echo "run_tests.sh: unknown suite $suite" >&2
         exit 2
     fi
-    if [ ! -x "$runner" ]; then
-        echo "$suite: SKIPPED, $runner is not there"
+    if [ ! -x "${runner[0]}" ]; then
+        echo "$suite: SKIPPED, ${runner[0]} is not there"
         skipped=$((skipped + 1))
         continue
     fi
     log="$totals/$suite.log"
     : >"$log"
     # Followed and not piped: a process that a test left behind must not hold up the run.
-    "$runner" </dev/null >>"$log" 2>&1 &
+    "${runner[@]}" </dev/null >>"$log" 2>&1 &
     pid=$!
     tail -n +1 -s 0.2 -f --pid="$pid" "$log"
     wait "$pid"
