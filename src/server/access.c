@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "server/cmd_client.h"
+#include "server/pubsub.h"
 
 static void become(struct conn *conn, const struct acl_user *user)
 {
@@ -27,7 +28,7 @@ static void record(struct conn *conn, enum acl_verdict reason, struct slice obje
     size_t length = cmd_client_describe(conn, line, sizeof(line));
     struct acl_event event = {
         .reason = reason,
-        .context = ACL_LOG_TOPLEVEL,
+        .context = (conn->modes & CONN_MODE_MULTI) != 0 ? ACL_LOG_MULTI : ACL_LOG_TOPLEVEL,
         .wall_ms = clock_wall_us() / 1000,
         .object = object,
         .user = user,
@@ -102,6 +103,18 @@ bool access_permits_mapping(const struct acl_user *user)
 
 /* ---- changes ---- */
 
+/* Whether its user may listen to all that it listens to. */
+static bool may_listen(const struct conn *conn)
+{
+    list_foreach (cursor, &conn->subscriptions) {
+        const struct subscription *to = list_entry(cursor, struct subscription, conn_link);
+        if (!acl_user_permits_channel(conn->user, to->name, to->kind == PUBSUB_PATTERN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* False: the connection has no business here any more. */
 static bool follow(struct conn *conn, const struct acl_table *table, bool loaded)
 {
@@ -116,6 +129,9 @@ static bool follow(struct conn *conn, const struct acl_table *table, bool loaded
     become(conn, user);
     if (is_default && user->nopass && user->enabled) {
         conn->authenticated = true;
+    }
+    if (user != before && conn->restricted && !may_listen(conn)) {
+        return false;
     }
     return conn->staging == NULL || access_permits_mapping(user);
 }

@@ -19,7 +19,7 @@ bool access_permits_upload(const struct conn *conn);
 bool access_permits_mapping(const struct acl_user *user);
 
 /* The table of users is another from now on: each connection gets its user anew, and those whose user is
- * gone (of all users but default, when the table was loaded) or may not see any more what they have mapped
- * end. True: the caller, by its id, is one of these; it is left to whoever answers it. */
+ * gone (of all users but default, when the table was loaded) or may not see any more what they have mapped,
+ * or not listen any more to what they listen to, end. True: the caller, by its id, is one of these; it is left to whoever answers it. */
 bool access_update(struct reactor *reactor, const struct acl_table *table, bool loaded,
                    uint64_t caller);

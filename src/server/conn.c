@@ -22,6 +22,8 @@
 #define TURN_BUDGET_BYTES (4U << 20)
 /* What one call to the kernel is asked to take. */
 #define SEND_BUDGET_BYTES (4U << 20)
+/* What may wait for a client that has not said its password yet: a few refusals. */
+#define STRANGER_OUTPUT_BYTES_MAX 1024U
 
 static void on_ready(void *argument, unsigned events)
 {
@@ -370,17 +372,21 @@ void conn_batch_done(struct conn *conn)
 
 static bool has_too_much_output(struct conn *conn, const struct output_limits *limits)
 {
+    static const struct output_limit stranger = {.hard_bytes = STRANGER_OUTPUT_BYTES_MAX};
     bool listens = (conn->modes & CONN_MODE_SUBSCRIBED) != 0;
     const struct output_limit *limit =
-        &limits->classes[listens ? OUTPUT_CLASS_PUBSUB : OUTPUT_CLASS_NORMAL];
+        !conn->authenticated
+            ? &stranger
+            : &limits->classes[listens ? OUTPUT_CLASS_PUBSUB : OUTPUT_CLASS_NORMAL];
     if (!output_limit_is_passed(limit, conn->output.pending_bytes, conn->reactor->now.mono_us,
                                 &conn->soft_limit_us)) {
         return false;
     }
     log_limited(&conn->reactor->log_limit, LOG_WARN,
-                "connection %llu closed: %llu bytes wait for its client, which is more than "
-                "client-output-buffer-limit allows",
-                (unsigned long long)conn->id, (unsigned long long)conn->output.pending_bytes);
+                "connection %llu closed: %llu bytes wait for its client, which is more than %s",
+                (unsigned long long)conn->id, (unsigned long long)conn->output.pending_bytes,
+                conn->authenticated ? "client-output-buffer-limit allows"
+                                    : "one gets who has not authenticated");
     return true;
 }
 

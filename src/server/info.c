@@ -344,6 +344,11 @@ static void section_stats(struct info_writer *writer)
 static void section_stats_own(struct info_writer *writer)
 {
     const struct totals *totals = writer->totals;
+    info_number(writer, "acl_access_denied_auth", COUNTED(totals, acl_denied[ACL_DENIED_AUTH]));
+    info_number(writer, "acl_access_denied_cmd", COUNTED(totals, acl_denied[ACL_DENIED_COMMAND]));
+    info_number(writer, "acl_access_denied_key", COUNTED(totals, acl_denied[ACL_DENIED_KEY]));
+    info_number(writer, "acl_access_denied_channel",
+                COUNTED(totals, acl_denied[ACL_DENIED_CHANNEL]));
     info_number(writer, "protocol_errors", COUNTED(totals, protocol_errors));
     info_number(writer, "tls_handshakes", COUNTED(totals, tls_handshakes));
     info_number(writer, "tls_handshake_failures", COUNTED(totals, tls_handshake_failures));

@@ -162,6 +162,101 @@ def test_log_counts_what_was_denied(start, reactors):
         assert admin("ACL", "LOG") == []
 
 
+@REACTORS
+def test_denials_are_counted_by_kind_and_reset(start, reactors):
+    server = start(reactors=reactors)
+    with server.connect() as admin:
+        admin("ACL", "SETUSER", "c", "on", ">x", "+get", "+publish", "~a", "&news")
+        with as_user(server, "c") as client:
+            client.error("SET", "a", "v")
+            for _ in range(2):
+                client.error("GET", "b")
+            client.error("PUBLISH", "other", "text")
+        with server.connect() as client:
+            client.error("AUTH", "c", "wrong")
+
+        def counts():
+            info = server.info()
+            kinds = ("auth", "cmd", "key", "channel")
+            return [info[f"acl_access_denied_{kind}"] for kind in kinds]
+
+        assert counts() == [1, 1, 2, 1]
+        assert admin("CONFIG", "RESETSTAT") == "OK"
+        assert counts() == [0, 0, 0, 0]
+
+
+def test_log_tells_a_transaction(start):
+    """When the command is queued, and when it was permitted then and is not any more."""
+    server = start(reactors=2)
+    with server.connect() as admin:
+        admin("ACL", "SETUSER", "t", "on", ">x", "+get", "+incr", "+multi", "+exec", "~*")
+
+        def latest():
+            entry = admin("ACL", "LOG")[0]
+            entry = dict(zip(entry[::2], entry[1::2]))
+            return entry[b"context"], entry[b"object"]
+
+        with as_user(server, "t") as client:
+            client.error("SET", "k", "v")
+            assert latest() == (b"toplevel", b"set")
+            client("MULTI")
+            client.error("SET", "k", "v")
+            assert latest() == (b"multi", b"set")
+            client.error("EXEC")
+            client("MULTI")
+            assert client("INCR", "n") == "QUEUED"
+            admin("ACL", "SETUSER", "t", "-incr")
+            client("EXEC")
+            assert latest() == (b"multi", b"incr")
+
+
+@REACTORS
+@pytest.mark.parametrize(
+    "command, rules",
+    [
+        (("SUBSCRIBE", "news:1"), ("resetchannels", "&news:2")),
+        (("PSUBSCRIBE", "news:*"), ("resetchannels", "&news:1")),
+        (("SSUBSCRIBE", "news:1"), ("resetchannels",)),
+    ],
+    ids=lambda value: value[0],
+)
+def test_who_listens_is_cut_when_a_rule_revokes_the_channel(start, reactors, command, rules):
+    server = start(reactors=reactors)
+    with server.connect() as admin:
+        admin("ACL", "SETUSER", "s", "on", ">x", "+@all", "&news:*")
+        listeners = [as_user(server, "s") for _ in range(4)]
+        for listener in listeners:
+            listener(*command)
+        with as_user(server, "s") as other:
+            other("SUBSCRIBE", "news:2")
+            # What takes nothing from them leaves all alone, and so does a change of somebody else.
+            admin("ACL", "SETUSER", "s", "&more")
+            admin("ACL", "SETUSER", "else", "resetchannels")
+            assert admin("PUBLISH", "news:2", "text") >= 1
+            assert other.read() == [b"message", b"news:2", b"text"]
+            admin("ACL", "SETUSER", "s", *rules)
+            for listener in listeners:
+                listener.closed()
+                listener.close()
+            if "&news:2" in rules:
+                assert admin("PUBLISH", "news:2", "text") == 1
+                assert other.read() == [b"message", b"news:2", b"text"]
+
+
+def test_who_has_not_said_the_password_is_cut_when_it_does_not_read(start):
+    server = start(reactors=2, requirepass="secret")
+    with resp.Connection(server.port, receive_buffer=4096) as stranger:
+        stranger.socket.settimeout(1)
+        try:
+            for _ in range(100000):
+                stranger.socket.sendall(resp.encode("GET", "k") * 1000)
+        except (TimeoutError, ConnectionError):
+            pass
+        kvserver.wait_until(
+            lambda: server.info()["evicted_clients"] == 1, "the stranger to be cut"
+        )
+
+
 def test_users_are_kept_in_a_file(start, tmp_path):
     path = tmp_path / "users.acl"
     path.write_text("user alice on >pw ~a:* +@all\nuser bob on nopass (+get ~rw*)\n")
