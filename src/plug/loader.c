@@ -82,6 +82,20 @@ static enum kvasir_status host_register_codec(const struct kvasir_host *host,
     return registry_add_codec(module->loader->registry, ops, state);
 }
 
+static enum kvasir_status host_register_transport(const struct kvasir_host *host,
+                                                  const struct kvasir_transport_ops *ops,
+                                                  void *state)
+{
+    struct module *module = host != NULL ? host->context : NULL;
+    if (module == NULL || module->magic != MODULE_MAGIC) {
+        return KVASIR_INVALID;
+    }
+    if (!module->in_setup) {
+        return KVASIR_DENIED;
+    }
+    return registry_add_transport(module->loader->registry, ops, state);
+}
+
 /* ---- loading ---- */
 
 /* The file's full path in module->path. Only regular files: opening a pipe would wait for ever. */
@@ -200,14 +214,17 @@ static enum kvasir_status set_up(struct module *module, const struct said *said)
     struct registry *registry = module->loader->registry;
     unsigned before = registry_count(registry);
     char codecs[LOADER_SAID_BYTES / 4];
+    char transports[LOADER_SAID_BYTES / 4];
     unsigned codec_count;
+    unsigned transport_count;
     enum kvasir_status status;
     module->magic = MODULE_MAGIC;
     module->host = (struct kvasir_host){.struct_size = sizeof(module->host),
                                         .server_version = module->loader->server_version,
                                         .context = module,
                                         .log = host_log,
-                                        .register_codec = host_register_codec};
+                                        .register_codec = host_register_codec,
+                                        .register_transport = host_register_transport};
     module->in_setup = true;
     status = object->setup(&module->host, &module->state);
     module->in_setup = false;
@@ -219,10 +236,13 @@ static enum kvasir_status set_up(struct module *module, const struct said *said)
                       kvasir_status_name(status));
     }
     codec_count = registry_names(registry, REGISTRY_CODEC, before, codecs, sizeof(codecs));
-    (void)snprintf(said->text, said->capacity, "module %s %u.%u.%u loaded from %s: %s; codecs: %s",
+    transport_count =
+        registry_names(registry, REGISTRY_TRANSPORT, before, transports, sizeof(transports));
+    (void)snprintf(said->text, said->capacity,
+                   "module %s %u.%u.%u loaded from %s: %s; codecs: %s; transports: %s",
                    object->name, object->version / 10000, object->version / 100 % 100,
                    object->version % 100, module->path, object->summary,
-                   codec_count > 0 ? codecs : "none");
+                   codec_count > 0 ? codecs : "none", transport_count > 0 ? transports : "none");
     return KVASIR_OK;
 }
 

@@ -37,6 +37,26 @@ bool registry_name_valid(const char *name)
            strspn(name, allowed) == length_bytes;
 }
 
+/* A new entry without operations. KVASIR_EXISTS, KVASIR_BUSY. */
+static enum kvasir_status add_entry(struct registry *registry, enum registry_kind kind,
+                                    const char *name, void *state, struct registry_entry **entry_p)
+{
+    struct registry_entry *entry;
+    if (registry_find(registry, kind, slice_of_text(name)) != NULL) {
+        return KVASIR_EXISTS;
+    }
+    if (registry->count == REGISTRY_ENTRIES_MAX) {
+        return KVASIR_BUSY;
+    }
+    entry = &registry->entries[registry->count++];
+    memset(entry, 0, sizeof(*entry));
+    entry->kind = kind;
+    entry->state = state;
+    (void)snprintf(entry->name, sizeof(entry->name), "%s", name);
+    *entry_p = entry;
+    return KVASIR_OK;
+}
+
 /* ---- codecs ---- */
 
 /* The stubs have the types of the table. */
@@ -89,24 +109,53 @@ static void copy_codec(struct kvasir_codec_ops *to, const struct kvasir_codec_op
 enum kvasir_status registry_add_codec(struct registry *registry, const struct kvasir_codec_ops *ops,
                                       void *state)
 {
-    struct registry_entry *entry;
+    struct registry_entry *entry = NULL;
+    enum kvasir_status status;
     if (ops == NULL || ops->struct_size < CODEC_BYTES_MIN || !registry_name_valid(ops->name) ||
         strcmp(ops->name, "none") == 0) {
         return KVASIR_INVALID;
     }
-    if (registry_find(registry, REGISTRY_CODEC, slice_of_text(ops->name)) != NULL) {
-        return KVASIR_EXISTS;
+    status = add_entry(registry, REGISTRY_CODEC, ops->name, state, &entry);
+    if (status == KVASIR_OK) {
+        copy_codec(&entry->ops.codec, ops);
+        entry->ops.codec.name = entry->name;
     }
-    if (registry->count == REGISTRY_ENTRIES_MAX) {
-        return KVASIR_BUSY;
+    return status;
+}
+
+/* ---- transports ---- */
+
+/* A transport that can open but not close is none: nothing may be missing. */
+static bool transport_complete(const struct kvasir_transport_ops *ops)
+{
+    bool set_up = ops->devices != NULL && ops->choose_gid != NULL && ops->domain_open != NULL &&
+                  ops->domain_close != NULL && ops->domain_facts != NULL &&
+                  ops->domain_fd != NULL && ops->domain_poll != NULL;
+    bool memory = ops->memory_register != NULL && ops->memory_deregister != NULL &&
+                  ops->memory_expose != NULL;
+    bool queue = ops->queue_create != NULL && ops->queue_destroy != NULL && ops->queue_fd != NULL &&
+                 ops->queue_poll != NULL && ops->queue_arm != NULL && ops->queue_stats != NULL;
+    bool link = ops->link_create != NULL && ops->link_connect != NULL && ops->link_close != NULL &&
+                ops->submit != NULL;
+    return set_up && memory && queue && link;
+}
+
+enum kvasir_status registry_add_transport(struct registry *registry,
+                                          const struct kvasir_transport_ops *ops, void *state)
+{
+    struct registry_entry *entry = NULL;
+    enum kvasir_status status;
+    if (ops == NULL || ops->struct_size < sizeof(*ops) || !registry_name_valid(ops->name) ||
+        !transport_complete(ops)) {
+        return KVASIR_INVALID;
     }
-    entry = &registry->entries[registry->count++];
-    entry->kind = REGISTRY_CODEC;
-    entry->state = state;
-    (void)snprintf(entry->name, sizeof(entry->name), "%s", ops->name);
-    copy_codec(&entry->ops.codec, ops);
-    entry->ops.codec.name = entry->name;
-    return KVASIR_OK;
+    status = add_entry(registry, REGISTRY_TRANSPORT, ops->name, state, &entry);
+    if (status == KVASIR_OK) {
+        entry->ops.transport = *ops;
+        entry->ops.transport.struct_size = sizeof(*ops);
+        entry->ops.transport.name = entry->name;
+    }
+    return status;
 }
 
 /* ---- all kinds ---- */

@@ -13,7 +13,8 @@
 #define REGISTRY_ENTRIES_MAX 32
 
 enum registry_kind {
-    REGISTRY_CODEC
+    REGISTRY_CODEC,
+    REGISTRY_TRANSPORT
 };
 
 struct registry_entry {
@@ -21,7 +22,8 @@ struct registry_entry {
     char name[KVASIR_MODULE_NAME_BYTES_MAX + 1];
     void *state; /* borrowed from the module until its teardown; first argument of each operation */
     union {
-        struct kvasir_codec_ops codec; /* complete: no operation is NULL */
+        struct kvasir_codec_ops codec;         /* complete: no operation is NULL */
+        struct kvasir_transport_ops transport; /* likewise */
     } ops;
 };
 
@@ -39,6 +41,10 @@ bool registry_name_valid(const char *name);
  * KVASIR_EXISTS, KVASIR_BUSY (REGISTRY_ENTRIES_MAX are there). */
 ATTR_MUST_USE enum kvasir_status
 registry_add_codec(struct registry *registry, const struct kvasir_codec_ops *ops, void *state);
+/* The same; a table that lacks an operation is KVASIR_INVALID. */
+ATTR_MUST_USE enum kvasir_status registry_add_transport(struct registry *registry,
+                                                        const struct kvasir_transport_ops *ops,
+                                                        void *state);
 
 /* Borrowed until the registry is cut or destroyed; NULL: there is none. Case is ignored. */
 const struct registry_entry *registry_find(const struct registry *registry, enum registry_kind kind,

@@ -200,6 +200,53 @@ static void test_registry_names_leaves_out_what_does_not_fit(void **state)
     assert_string_equal(text, "");
 }
 
+/* A table in which every operation is there; none of them may be called. */
+static struct kvasir_transport_ops make_transport(const char *name)
+{
+    struct kvasir_transport_ops ops;
+    memset(&ops, 0xff, sizeof(ops));
+    ops.struct_size = sizeof(ops);
+    ops.name = name;
+    return ops;
+}
+
+static void test_registry_takes_a_complete_transport(void **state)
+{
+    struct registry *registry = *state;
+    int own = 0;
+    const struct kvasir_transport_ops ops = make_transport("rdma");
+    const struct registry_entry *entry;
+    assert_int_equal(registry_add_transport(registry, &ops, &own), KVASIR_OK);
+    assert_int_equal(registry_add_transport(registry, &ops, &own), KVASIR_EXISTS);
+    entry = registry_find(registry, REGISTRY_TRANSPORT, slice_of_text("rdma"));
+    assert_ptr_equal(entry->state, &own);
+    assert_int_equal(memcmp(&entry->ops.transport.devices, &ops.devices,
+                            sizeof(ops) - offsetof(struct kvasir_transport_ops, devices)),
+                     0);
+    /* Names of different kinds do not meet. */
+    assert_null(find_codec(registry, "rdma"));
+    assert_int_equal(add_codec(registry, "rdma"), KVASIR_OK);
+}
+
+static void test_registry_refuses_a_transport_that_lacks_an_operation(void **state)
+{
+    struct registry *registry = *state;
+    struct kvasir_transport_ops ops;
+    const size_t first = offsetof(struct kvasir_transport_ops, devices);
+    for (size_t at = first; at < sizeof(ops); at += sizeof(ops.devices)) {
+        ops = make_transport("rdma");
+        memset((char *)&ops + at, 0, sizeof(ops.devices));
+        assert_int_equal(registry_add_transport(registry, &ops, NULL), KVASIR_INVALID);
+    }
+    ops = make_transport("rdma");
+    ops.struct_size--;
+    assert_int_equal(registry_add_transport(registry, &ops, NULL), KVASIR_INVALID);
+    ops = make_transport("RDMA");
+    assert_int_equal(registry_add_transport(registry, &ops, NULL), KVASIR_INVALID);
+    assert_int_equal(registry_add_transport(registry, NULL, NULL), KVASIR_INVALID);
+    assert_int_equal(registry_count(registry), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, create, destroy)
 
 int main(void)
@@ -216,6 +263,8 @@ int main(void)
         TEST(test_registry_refuses_what_it_has_no_room_for),
         TEST(test_registry_cut_forgets_the_newest),
         TEST(test_registry_names_lists_from_an_entry_on),
+        TEST(test_registry_takes_a_complete_transport),
+        TEST(test_registry_refuses_a_transport_that_lacks_an_operation),
         TEST(test_registry_names_leaves_out_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

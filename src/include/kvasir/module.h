@@ -8,12 +8,13 @@
  * of the module is in use any more, and closes the file. A module links with nothing of the server:
  * all it may call comes in struct kvasir_host.
  *
- * To add a kind of thing that can be plugged: a table of operations here, struct_size and name first;
- * a register_… at the end of struct kvasir_host; a stub for each operation in the server's registry,
- * so that no caller ever meets a missing one. Tables and struct kvasir_host grow at their end only and
+ * To add a kind of thing that can be plugged: a table of operations, struct_size and name first;
+ * a register_… at the end of struct kvasir_host; in the server's registry a stub for each operation
+ * that may be left out, so that no caller ever meets a missing one. Tables and struct kvasir_host grow at their end only and
  * keep the ABI version: who reads one looks at its struct_size first. A change to a field that is
  * there already makes a new ABI version. */
 
+#include <kvasir/transport.h>
 #include <kvasir/types.h>
 
 #include <stddef.h>
@@ -93,6 +94,11 @@ struct kvasir_host {
     KVASIR_MUST_USE enum kvasir_status (*register_codec)(const struct kvasir_host *host,
                                                          const struct kvasir_codec_ops *ops,
                                                          void *state);
+
+    /* The same for a transport. Its table is complete: an operation that is missing makes it malformed. */
+    KVASIR_MUST_USE enum kvasir_status (*register_transport)(const struct kvasir_host *host,
+                                                             const struct kvasir_transport_ops *ops,
+                                                             void *state);
 };
 
 /* ---- the module, as the server sees it ---- */
