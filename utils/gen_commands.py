@@ -92,11 +92,6 @@ ABSENT = [
     ),
     (
         "Server",
-        "MONITOR",
-        "CLIENT LIST and INFO",
-    ),
-    (
-        "Server",
         "CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO, CLIENT GETREDIR",
         "nothing announces changes; what a hash names never changes",
     ),

@@ -42,6 +42,7 @@ enum request_refusal {
     REFUSAL_UNKNOWN_SUBCOMMAND,
     REFUSAL_ARITY,
     REFUSAL_SUBSCRIBED, /* in RESP2 a subscriber may do little else */
+    REFUSAL_MONITOR,    /* it listens by MONITOR, and has no business with keys */
     REFUSAL_NOAUTH,
     REFUSAL_NOPERM_COMMAND,
     REFUSAL_NOPERM_KEY,

@@ -86,26 +86,52 @@ void cmd_client_reply_setinfo(struct conn *conn, struct request *request)
 
 /* ---- LIST, INFO ---- */
 
-static const char *flags_of(const struct conn *conn)
+#define CLIENT_FLAGS_MAX 8
+
+/* Redis's letters in Redis's order. */
+static void write_flags(const struct conn *conn, char flags[CLIENT_FLAGS_MAX])
 {
-    if (cmd_transaction_queued(conn) >= 0) {
-        return conn->is_unix ? "xU" : "x";
+    const struct {
+        bool set;
+        char letter;
+    } all[] = {
+        {(conn->modes & CONN_MODE_MONITOR) != 0, 'O'},
+        {(conn->modes & CONN_MODE_SUBSCRIBED) != 0, 'P'},
+        {cmd_transaction_queued(conn) >= 0, 'x'},
+        {conn->is_unix, 'U'},
+        {conn->no_evict, 'e'},
+        {conn->no_touch, 'T'},
+    };
+    size_t count = 0;
+    _Static_assert(ARRAY_COUNT(all) < CLIENT_FLAGS_MAX, "they fit");
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+        if (all[i].set) {
+            flags[count++] = all[i].letter;
+        }
     }
-    return conn->is_unix ? "U" : "N";
+    if (count == 0) {
+        flags[count++] = 'N';
+    }
+    flags[count] = '\0';
 }
 
 size_t cmd_client_describe(const struct conn *conn, char *line, size_t capacity)
 {
     int64_t now_us = conn->reactor->now.mono_us;
-    int written = snprintf(
+    const uint32_t *counts = conn->subscription_counts;
+    char flags[CLIENT_FLAGS_MAX];
+    int written;
+    write_flags(conn, flags);
+    written = snprintf(
         line, capacity,
-        "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=%s db=%u sub=0 psub=0 "
-        "ssub=0 multi=%d qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
+        "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=%s db=%u sub=%u psub=%u "
+        "ssub=%u multi=%d qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
         "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=%.*s redir=-1 resp=%d "
         "lib-name=%s lib-ver=%s tls=%s\n",
         (unsigned long long)conn->id, conn->peer, conn->local, conn->wire.descriptor, conn->name,
         (long long)((now_us - conn->created_us) / 1000000),
-        (long long)((now_us - conn->active_us) / 1000000), flags_of(conn), (unsigned)conn->database,
+        (long long)((now_us - conn->active_us) / 1000000), flags, (unsigned)conn->database,
+        counts[PUBSUB_CHANNEL], counts[PUBSUB_PATTERN], counts[PUBSUB_SHARD_CHANNEL],
         cmd_transaction_queued(conn), input_length(&conn->input),
         conn->input.data != NULL ? input_room(&conn->input) : (size_t)0, conn->output.value_count,
         (unsigned long long)conn->output.pending_bytes,

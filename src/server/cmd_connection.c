@@ -5,6 +5,7 @@
 #include "server/cmd_pubsub.h"
 #include "server/cmd_server.h"
 #include "server/cmd_transaction.h"
+#include "server/monitor.h"
 #include "server/reply.h"
 
 #include <string.h>
@@ -81,6 +82,7 @@ void cmd_connection_reply_reset(struct conn *conn, struct request *request)
     (void)request;
     cmd_transaction_end(conn);
     cmd_pubsub_end(conn);
+    monitor_end(conn);
     conn->resp = RESP_2;
     conn->database = 0;
     conn->name[0] = '\0';

@@ -373,11 +373,10 @@ void conn_batch_done(struct conn *conn)
 static bool has_too_much_output(struct conn *conn, const struct output_limits *limits)
 {
     static const struct output_limit stranger = {.hard_bytes = STRANGER_OUTPUT_BYTES_MAX};
-    bool listens = (conn->modes & CONN_MODE_SUBSCRIBED) != 0;
     const struct output_limit *limit =
         !conn->authenticated
             ? &stranger
-            : &limits->classes[listens ? OUTPUT_CLASS_PUBSUB : OUTPUT_CLASS_NORMAL];
+            : &limits->classes[conn_listens(conn) ? OUTPUT_CLASS_PUBSUB : OUTPUT_CLASS_NORMAL];
     if (!output_limit_is_passed(limit, conn->output.pending_bytes, conn->reactor->now.mono_us,
                                 &conn->soft_limit_us)) {
         return false;
@@ -406,7 +405,7 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
         conn_kill(conn);
     } else if (upload_is_too_slow(conn) ||
                (uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
-               (settings->timeout > 0 && (conn->modes & CONN_MODE_SUBSCRIBED) == 0 &&
+               (settings->timeout > 0 && !conn_listens(conn) &&
                 quiet_ms > (int64_t)settings->timeout * 1000)) {
         metric_add(&conn->reactor->metrics.timeout_closed, 1);
         conn_kill(conn);

@@ -23,6 +23,7 @@
 struct output_limits;
 struct acl_change;
 struct acl_user;
+struct monitor;
 struct push;
 struct staging;
 struct transaction;
@@ -33,6 +34,7 @@ struct transaction;
 /* What makes requests of a connection something else than usual: conn->modes. */
 #define CONN_MODE_SUBSCRIBED 2U /* it listens to channels */
 #define CONN_MODE_MULTI      1U /* they are queued for EXEC */
+#define CONN_MODE_MONITOR    4U /* it is told what others ask */
 /* No more requests are begun while so much waits to be sent. */
 #define CONN_OUTPUT_HIGH_BYTES (256U << 10)
 
@@ -44,7 +46,8 @@ struct conn {
     struct list run_link;      /* reactor->runnable */
     struct list subscriptions; /* owned by reactor->pubsub */
     uint32_t subscription_counts[PUBSUB_KIND_COUNT];
-    struct push *pushes; /* owned: messages that wait until the batch is answered */
+    struct monitor *monitor; /* owned; NULL: MONITOR was not said */
+    struct push *pushes;     /* owned: messages that wait until the batch is answered */
     struct push *pushes_last;
     size_t push_bytes;
     struct list batch_link; /* reactor->batch_waiters */
@@ -115,6 +118,13 @@ static inline void conn_mode_set(struct conn *conn, uint8_t mode)
 static inline void conn_mode_clear(struct conn *conn, uint8_t mode)
 {
     conn->modes = (uint8_t)(conn->modes & ~mode);
+}
+
+/* Whether it gets messages that it does not ask for one by one: it may be idle, and has a limit of its
+ * own for what waits. */
+static inline bool conn_listens(const struct conn *conn)
+{
+    return (conn->modes & (CONN_MODE_SUBSCRIBED | CONN_MODE_MONITOR)) != 0;
 }
 
 /* Takes over an accepted socket (closes it when there is no memory). */

@@ -8,6 +8,7 @@
 #include "server/conn_tls.h"
 #include "server/gather.h"
 #include "server/kept.h"
+#include "server/monitor.h"
 #include "server/push.h"
 #include "server/shm.h"
 #include "server/transaction.h"
@@ -107,6 +108,7 @@ void conn_bury(struct reactor *reactor)
         }
         cmd_transaction_end(conn);
         cmd_pubsub_end(conn);
+        monitor_end(conn);
         push_fini(conn);
         upload_abandon(conn);
         shm_staging_close(conn);

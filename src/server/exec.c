@@ -6,6 +6,7 @@
 #include "server/gather.h"
 #include "server/handlers.h"
 #include "server/kept.h"
+#include "server/monitor.h"
 #include "server/refuse.h"
 #include "server/reply.h"
 #include "server/transaction.h"
@@ -108,6 +109,9 @@ static void count_current(struct conn *conn, uint64_t spent_ns)
     struct reactor *reactor = conn->reactor;
     struct request *request = &conn->transaction->current;
     kept_destroy(reactor, &request->kept);
+    if (reactor->monitor_count != 0) {
+        monitor_note(conn, request);
+    }
     metric_add(&reactor->metrics.commands, 1);
     request->spent_ns = spent_ns;
     command_stats_ran(reactor->command_stats, request->command->id, 1, spent_ns, request->failed);

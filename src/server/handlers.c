@@ -11,6 +11,7 @@
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
 #include "server/cmd_lcs.h"
+#include "server/cmd_monitor.h"
 #include "server/cmd_msetnx.h"
 #include "server/cmd_none.h"
 #include "server/cmd_observe.h"
@@ -145,6 +146,7 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_PUBSUB_SHARDNUMSUB] = {cmd_pubsub_plan_numsub, cmd_pubsub_reply_numsub, 0},
     [COMMAND_PUBSUB_NUMPAT] = {cmd_pubsub_plan_channels, cmd_pubsub_reply_numpat, 0},
     [COMMAND_PUBSUB_HELP] = {NULL, cmd_pubsub_reply_help, 0},
+    [COMMAND_MONITOR] = {cmd_monitor_plan, cmd_monitor_reply, 0},
     [COMMAND_SLOWLOG_GET] = {cmd_observe_plan_slowlog_get, cmd_observe_reply_slowlog_get, 0},
     [COMMAND_SLOWLOG_LEN] = {cmd_observe_plan_slowlog_len, cmd_observe_reply_slowlog_len, 0},
     [COMMAND_SLOWLOG_RESET] = {cmd_observe_plan_slowlog_reset, cmd_observe_reply_slowlog_reset, 0},

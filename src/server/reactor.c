@@ -346,6 +346,9 @@ void reactor_turn(struct reactor *reactor, bool may_wait)
         reactor->making_room = false;
         batch_resume_stalled(reactor);
     }
+    if (UNLIKELY(!feed_is_empty(&reactor->feed))) {
+        feed_flush(reactor);
+    }
     conn_bury(reactor);
     if (reactor->draining && drain(reactor)) {
         say_drained(reactor);
@@ -413,6 +416,7 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->rings);
     list_init(&reactor->free_batches);
     list_init(&reactor->stalled);
+    list_init(&reactor->monitors);
     accept_init(reactor);
     reactor->control_descriptor = -1;
     reactor->spare_descriptor = -1;
@@ -501,6 +505,7 @@ void reactor_destroy(struct reactor **reactor_p)
     free(reactor->command_stats);
     slowlog_fini(&reactor->slowlog);
     pubsub_fini(&reactor->pubsub);
+    feed_fini(reactor);
     chunk_pool_fini(&reactor->chunks);
     acl_log_cut(&reactor->acl_log, 0);
     shard_destroy(&reactor->shard);

@@ -17,6 +17,7 @@
 #include "net/mailbox.h"
 #include "net/tls.h"
 #include "server/command_stats.h"
+#include "server/feed.h"
 #include "server/latency.h"
 #include "server/output_limit.h"
 #include "server/pubsub.h"
@@ -152,6 +153,9 @@ struct reactor {
     struct slowlog slowlog;
     struct latency latency;
     struct pubsub pubsub;
+    struct feed feed;
+    struct list monitors;               /* of connections of this reactor: see monitor.h */
+    uint32_t monitor_count;             /* on all reactors: requests are told to them */
     struct output_limits output_limits; /* as the setting says, read again now and then */
     struct log_limit log_limit;
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */

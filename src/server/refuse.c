@@ -76,6 +76,9 @@ void refuse_request(struct conn *conn, const struct request *request)
                      "/ RESET are allowed in this context",
                      request->command->name);
         return;
+    case REFUSAL_MONITOR:
+        reply_error(conn, "ERR Replica can't interact with the keyspace");
+        return;
     case REFUSAL_NOAUTH:
         reply_error(conn, "NOAUTH Authentication required.");
         return;

@@ -3,12 +3,14 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "server/access.h"
+#include "server/cmd_monitor.h"
 #include "server/cmd_pubsub.h"
 #include "server/cmd_transaction.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/handlers.h"
 #include "server/kept.h"
+#include "server/monitor.h"
 #include "server/push.h"
 #include "server/refuse.h"
 #include "server/reply.h"
@@ -125,6 +127,9 @@ static void admit(struct conn *conn, struct request *request)
         if ((conn->modes & CONN_MODE_SUBSCRIBED) != 0) {
             cmd_pubsub_admit(conn, request);
         }
+        if ((conn->modes & CONN_MODE_MONITOR) != 0) {
+            cmd_monitor_admit(request);
+        }
         if (request->refusal == REFUSAL_NONE) {
             cmd_transaction_admit(conn, request);
         }
@@ -213,6 +218,9 @@ static void answer(struct conn *conn, struct request *request)
         conn->skip_armed = false;
     }
     if (!request->more) {
+        if (UNLIKELY(reactor->monitor_count != 0)) {
+            monitor_note(conn, request);
+        }
         if (UNLIKELY(request->kept != NULL)) {
             kept_destroy(reactor, &request->kept);
         }
