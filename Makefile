@@ -94,6 +94,7 @@ SHARED_SOURCES := $(foreach l,base proto route,$(wildcard src/$(l)/*.c))
 UNIT_SOURCES := $(if $(TESTS),$(TESTS:%=tests/unit/test_%.c),$(wildcard tests/unit/test_*.c))
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 TEST_MODULE_SOURCES := $(wildcard tests/modules/*.c)
+RDMA_TEST_SOURCES := $(wildcard tests/rdma/test_*.c)
 EXAMPLE_SOURCES := $(wildcard tests/examples/*.c)
 BENCH_SOURCES := $(wildcard bench/*.c)
 PUBLIC_HEADERS := $(wildcard src/include/kvasir/*.h)
@@ -110,6 +111,9 @@ SERVER := $(if $(SERVER_MAIN),$(BUILD)/kvasir-server)
 LIBRARIES := $(if $(CLIENT_SOURCES),$(BUILD)/libkvasir.so $(BUILD)/libkvasir.a)
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_MODULES := $(TEST_MODULE_SOURCES:tests/modules/%.c=$(BUILD)/test-modules/%.so)
+# They run in an emulated machine; without libibverbs they are not built, and reported as skipped.
+HAVE_VERBS := $(shell pkg-config --exists libibverbs && echo 1)
+RDMA_TEST_PROGRAMS := $(if $(HAVE_VERBS),$(RDMA_TEST_SOURCES:%.c=$(BUILD)/%))
 REPLAY_PROGRAMS := $(FUZZ_SOURCES:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(CLIENT_SOURCES),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
 BENCHES := $(if $(CLIENT_SOURCES),$(BENCH_SOURCES:%.c=$(BUILD)/%))
@@ -190,6 +194,10 @@ $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
 
+$(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -o $@
+
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -224,7 +232,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-vllm fuzz fuzz-all soak coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-rdma test-vllm fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python connector
 
@@ -255,6 +263,9 @@ coverage: ## Run the unit tests with coverage; fail below 85 % of lines.
 
 test-compat: all ## Run Redis's own test-suite (fetched from Debian; skipped when out of reach).
 	$(RUN_TESTS) compat
+
+test-rdma: all $(RDMA_TEST_PROGRAMS) ## Run what needs RDMA in an emulated machine (skipped when out of reach).
+	$(RUN_TESTS) rdma
 
 test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
 	$(RUN_TESTS) vllm

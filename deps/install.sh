@@ -27,7 +27,15 @@ dpkg-dev|unpacks the source packages that such suites come in
 openssl|makes the certificates of the TLS tests
 redis-tools|redis-cli and redis-benchmark, as test clients
 redis-server|a peer for the benchmarks; it is not started as a service
-libibverbs1|the Mooncake peer of the benchmarks loads it
+libibverbs-dev|the RDMA module and its tests; the Mooncake peer of the benchmarks loads it
+qemu-system-x86|boots the emulated machine of the RDMA tests
+busybox-static|the programs of that machine
+ibverbs-providers|soft-RoCE's driver for libibverbs, in that machine
+iproute2|ip and rdma, which set up that machine's devices
+kmod|finds the kernel modules that it needs
+cpio|packs its files
+xz-utils|unpacks its kernel modules
+perftest|the reference of the RDMA benchmark
 clang|second compiler, sanitizers and libFuzzer
 libclang-rt-dev|their run-time libraries
 clang-format|form of the C code

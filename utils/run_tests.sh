@@ -23,6 +23,7 @@ runner_of()
     python) echo python/run_tests.sh ;;
     compat) echo tests/compat/redis_suite.py ;;
     connector) echo tests/run_vllm.sh --units ;;
+    rdma) echo tests/rdma/run.sh ;;
     vllm) echo tests/run_vllm.sh ;;
     *) echo "" ;;
     esac

@@ -1,0 +1,77 @@
+#!/bin/bash
+# Runs what needs an RDMA device in an emulated machine with soft-RoCE, once for each kernel.
+# Usage: [KVASIR_BUILD=dir] [KERNELS="6.1 6.12"] [TESTS="verbs"] run.sh
+# Every tests/rdma/test_* runs in one start of the machine. Ends with "rdma: N passed, N failed,
+# N skipped"; where the machine or libibverbs cannot be had, each program is skipped, by name.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=$(realpath -m "${KVASIR_BUILD:-build/gcc-release}")
+limit_s=${KVASIR_RDMA_LIMIT_S:-170}
+passed=0 failed=0 skipped=0
+
+# Programs in C lie in the build folder.
+programs=()
+for source in tests/rdma/test_*.c; do
+    name=$(basename "$source" .c)
+    [[ " ${TESTS:-${name#test_}} " == *" ${name#test_} "* ]] && programs+=("$name")
+done
+
+skip_all()
+{
+    local name
+    for name in "${programs[@]}"; do
+        echo "SKIPPED $name on Linux $1: $2"
+        skipped=$((skipped + 1))
+    done
+}
+
+# The runner of the unit tests counts inside of the machine, too; it needs more than busybox has.
+run_in_machine()
+{
+    local kernel=$1 name arguments=() targets=()
+    for name in bash grep sed timeout; do arguments+=(--file "$(command -v "$name"):/usr/bin/$name"); done
+    for name in "${programs[@]}"; do
+        arguments+=(--file "$build/tests/rdma/$name:/tests/$name")
+        targets+=("/tests/$name")
+    done
+    utils/rdma_vm.sh --kernel "$kernel" --timeout "$limit_s" "${arguments[@]}" \
+        --file utils/run_unit.sh --env "KVASIR_SUITE_NAME=rdma" -- \
+        bash /utils/run_unit.sh "${targets[@]}"
+}
+
+run_kernel()
+{
+    local kernel=$1 log rc line p f s
+    log=$(mktemp)
+    utils/rdma_vm.sh --kernel "$kernel" --prepare 2>"$log"
+    rc=$?
+    if [ "$rc" -eq 77 ]; then
+        skip_all "$kernel" "$(tail -n 1 "$log")"
+        rm -f "$log"
+        return
+    fi
+    echo "--- Linux $kernel"
+    run_in_machine "$kernel" >"$log" 2>&1
+    rc=$?
+    grep -av '^rdma: ' "$log"
+    line=$(grep -aE '^rdma: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log")
+    rm -f "$log"
+    if [ -n "$line" ]; then
+        read -r p f s < <(sed -E 's/^[^:]*: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) .*/\1 \2 \3/' <<<"$line")
+        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    fi
+    if [ "$rc" -ne 0 ] && [ "${f:-0}" -eq 0 ]; then
+        echo "FAILED the machine with Linux $kernel (exit status $rc)"
+        failed=$((failed + 1))
+    fi
+}
+
+for kernel in ${KERNELS:-6.1 6.12}; do
+    if [ ! -x "$build/tests/rdma/${programs[0]}" ]; then
+        skip_all "$kernel" "it is not built, for libibverbs is missing"
+    else
+        run_kernel "$kernel"
+    fi
+done
+echo "rdma: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
