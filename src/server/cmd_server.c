@@ -180,7 +180,8 @@ struct config_change {
 };
 _Static_assert(sizeof(struct config_change) <= GATHER_ARGUMENT_BYTES, "lies in a gather");
 
-/* Each reactor applies the pairs, not a copy of them all: two CONFIG SETs at once lose nothing. The
+/* Each reactor applies the pairs, not a copy of them all: two CONFIG SETs at once lose nothing, and as
+ * all apply them in one order their copies stay alike. The
  * request and its arguments stay where they are until all have answered. */
 static void config_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
@@ -191,7 +192,7 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
         tls_reload_apply(reactor, change->tls);
     }
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
-    if (index == gather->origin) {
+    if (index == 0) {
         log_set_level(log_level_of(reactor->settings.loglevel));
     }
 }
@@ -233,6 +234,7 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
         } else {
             memcpy(gather->argument, &change, sizeof(change));
             gather->pointer = gather->argument;
+            gather->ordered = true;
             start(conn, request, gather);
         }
     } else {

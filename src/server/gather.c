@@ -114,6 +114,22 @@ static bool run_held(struct reactor *reactor, struct gather *gather)
     return one_done(reactor, gather);
 }
 
+static void send_task(struct reactor *reactor, struct gather *gather, uint32_t to)
+{
+    gather->tasks[to].mail.kind = MAIL_TASK;
+    mailbox_send(reactor->server->mailbox, reactor->index, to, &gather->tasks[to].mail);
+}
+
+/* Mail between two reactors keeps its order: what all get from the same one, all get in one order. */
+static void send_to_others(struct reactor *reactor, struct gather *gather)
+{
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        if (i != reactor->index) {
+            send_task(reactor, gather, i);
+        }
+    }
+}
+
 bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch)
 {
     gather->batch = batch;
@@ -127,22 +143,30 @@ bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *
         return run_held(reactor, gather);
     }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        struct gather_task *task = &gather->tasks[i];
-        task->gather = gather;
-        if (i != reactor->index) {
-            task->mail.kind = MAIL_TASK;
-            mailbox_send(reactor->server->mailbox, reactor->index, i, &task->mail);
-        }
+        gather->tasks[i].gather = gather;
     }
+    if (gather->ordered && reactor->index != 0) {
+        send_task(reactor, gather, 0);
+        return false;
+    }
+    send_to_others(reactor, gather);
     run_here(reactor, gather);
     return one_done(reactor, gather);
 }
 
 void gather_execute(struct reactor *reactor, struct gather_task *task)
 {
-    run_here(reactor, task->gather);
+    struct gather *gather = task->gather;
+    bool leads = gather->ordered && reactor->index == 0;
+    run_here(reactor, gather);
+    if (leads) {
+        send_to_others(reactor, gather);
+    } else if (reactor->index == gather->origin) {
+        (void)one_done(reactor, gather); /* an ordered one came back to where it began */
+        return;
+    }
     task->mail.kind = MAIL_TASK_DONE;
-    mailbox_send(reactor->server->mailbox, reactor->index, task->gather->origin, &task->mail);
+    mailbox_send(reactor->server->mailbox, reactor->index, gather->origin, &task->mail);
 }
 
 void gather_returned(struct reactor *reactor, struct gather_task *task)

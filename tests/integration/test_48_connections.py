@@ -1,5 +1,6 @@
 """One connection over time: when its clock is read, when it is idle, what it may ask for."""
 
+import threading
 import time
 
 import pytest
@@ -67,3 +68,33 @@ def test_mget_of_more_than_the_buffers_hold(start):
         assert server.info()["buffer_bytes"] < 4 * MIB
         assert connection.read() == [payload] * count
         assert connection("PING") == "PONG"
+
+
+@pytest.mark.reactors
+def test_settings_that_are_changed_at_once_are_alike_everywhere(start):
+    """Several connections on different reactors set one option: whoever was last, was last for all."""
+    server = start(reactors=4)
+    with server.connect() as connection:
+        hello = connection("KV.HELLO")
+        ports = hello[hello.index(b"reactor_ports") + 1]
+    connections = [resp.Connection(port) for port in ports]
+    assert len(connections) == 4
+    together = threading.Barrier(len(connections))
+
+    def change(connection, value):
+        together.wait()
+        connection("CONFIG", "SET", "slowlog-max-len", value)
+
+    for turn in range(100):
+        threads = [
+            threading.Thread(target=change, args=(connection, turn * 10 + i))
+            for i, connection in enumerate(connections)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        values = {connection("CONFIG", "GET", "slowlog-max-len")[1] for connection in connections}
+        assert len(values) == 1, (turn, values)
+    for connection in connections:
+        connection.close()
