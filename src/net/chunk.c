@@ -40,6 +40,14 @@ void chunk_pool_fini(struct chunk_pool *pool)
     *pool = (struct chunk_pool){0};
 }
 
+static struct chunk *chunk_made_empty(struct chunk *chunk)
+{
+    chunk->next = NULL;
+    chunk->start_bytes = 0;
+    chunk->end_bytes = 0;
+    return chunk;
+}
+
 struct chunk *chunk_take(struct chunk_pool *pool)
 {
     struct chunk *chunk = pool->free;
@@ -59,10 +67,23 @@ struct chunk *chunk_take(struct chunk_pool *pool)
         }
     }
     pool->taken_count++;
-    chunk->next = NULL;
-    chunk->start_bytes = 0;
-    chunk->end_bytes = 0;
-    return chunk;
+    return chunk_made_empty(chunk);
+}
+
+struct chunk *chunk_take_beyond(struct chunk_pool *pool)
+{
+    struct chunk *chunk = chunk_take(pool);
+    if (chunk != NULL || pool->large_bytes + sizeof(*chunk) > pool->large_bytes_max ||
+        fault_hit("net.chunk_beyond")) {
+        return chunk;
+    }
+    chunk = chunk_new();
+    if (chunk == NULL) {
+        return NULL;
+    }
+    pool->beyond_count++;
+    pool->large_bytes += sizeof(*chunk);
+    return chunk_made_empty(chunk);
 }
 
 void chunk_give(struct chunk_pool *pool, struct chunk **chunk_p)
@@ -71,10 +92,16 @@ void chunk_give(struct chunk_pool *pool, struct chunk **chunk_p)
     if (chunk == NULL) {
         return;
     }
+    *chunk_p = NULL;
+    if (pool->beyond_count > 0) { /* one is as good as another */
+        pool->beyond_count--;
+        pool->large_bytes -= sizeof(*chunk);
+        free(chunk);
+        return;
+    }
     check(pool->taken_count > 0);
     pool->taken_count--;
     chunk->next = pool->free;
     pool->free = chunk;
     pool->free_count++;
-    *chunk_p = NULL;
 }

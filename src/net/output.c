@@ -113,7 +113,7 @@ static struct chunk *chunk_with_room(struct output *output, uint32_t bytes)
     if (chunk != NULL && sizeof(chunk->data) - chunk->end_bytes >= bytes) {
         return chunk;
     }
-    chunk = chunk_take(output->pool);
+    chunk = UNLIKELY(output->beyond) ? chunk_take_beyond(output->pool) : chunk_take(output->pool);
     if (chunk == NULL) {
         output->failed = true;
         return NULL;

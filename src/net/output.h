@@ -26,6 +26,7 @@ struct output {
     void *text;              /* the record text is being added to, or NULL */
     uint64_t pending_bytes;  /* text and values, not yet sent */
     uint32_t value_count;    /* value records not yet sent */
+    bool beyond;             /* what is added may go beyond the pool: see chunk_take_beyond */
     bool failed;             /* a chunk was not to be had: the connection must close */
 };
 

@@ -162,6 +162,8 @@ static bool begin(struct conn *conn)
     if (touched) {
         return false;
     }
+    /* All runs in one go: nothing can be sent in between, and no reply can be left out. */
+    conn->output.beyond = true;
     reply_array(conn, transaction->queued_count);
     transaction->running = transaction->first;
     return true;
@@ -195,5 +197,6 @@ bool exec_advance(struct conn *conn)
         transaction->running = next->next;
     }
     reactor_free_shards(conn->reactor);
+    conn->output.beyond = !done;
     return done;
 }

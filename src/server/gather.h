@@ -43,7 +43,7 @@ struct gather {
     uint32_t reactor_count;
     bool on_shards; /* run touches nothing of the reactor but its shard: a transaction, which holds
                              them all, runs it at once */
-    bool ordered;         /* in: every reactor runs those that are ordered in the same order, which
+    bool ordered;   /* in: every reactor runs those that are ordered in the same order, which
                              reactor 0 decides */
     struct moment now;    /* in: at the start */
     bool failed;          /* a reactor ran out of memory for its answer */

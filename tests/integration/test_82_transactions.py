@@ -270,3 +270,33 @@ def test_what_takes_several_steps_is_done_inside_a_transaction(server):
         stats = connection("INFO", "commandstats").decode()
         appended = next(line for line in stats.splitlines() if line.startswith("cmdstat_append:"))
         assert "calls=1," in appended and "rejected_calls=0," in appended
+
+
+def test_replies_of_a_transaction_may_be_more_than_the_buffers(start):
+    """What EXEC answers cannot wait between two commands: it is kept until the client has read it."""
+    server = start(reactors=2, buffer_memory="16mb", client_query_buffer_limit="64mb")
+    value = os.urandom(2000)
+    with server.connect() as c:
+        before = server.info()["buffer_bytes"]
+        c("SET", "k", value)
+        c("MULTI")
+        assert all(reply == "QUEUED" for reply in c.pipeline([("GET", "k")] * 12000))
+        replies = c("EXEC")
+        assert len(replies) == 12000 and all(reply == value for reply in replies)
+        assert c("PING") == "PONG"
+        # What was taken for it goes back.
+        kvserver.wait_until(
+            lambda: server.info()["buffer_bytes"] < before + (16 << 20), "buffers to go back"
+        )
+
+
+def test_replies_of_a_transaction_are_bounded(start):
+    server = start(reactors=1, buffer_memory="16mb", client_query_buffer_limit="4mb")
+    with server.connect() as c, server.connect() as other:
+        c("SET", "k", os.urandom(2000))
+        c("MULTI")
+        c.pipeline([("GET", "k")] * 12000)
+        c.send(b"*1\r\n$4\r\nEXEC\r\n")
+        c.closed()
+        assert other("PING") == "PONG"
+        assert other("STRLEN", "k") == 2000
