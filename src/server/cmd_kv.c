@@ -133,6 +133,9 @@ void cmd_kv_plan_set(struct conn *conn, struct request *request)
     if (!cmd_kv_parse_put(conn, request, 3, &flags, &put, NULL)) {
         return;
     }
+    if (cmd_string_drop_existing(conn)) {
+        return;
+    }
     if ((flags & OP_SET_CHECKSUM) != 0 && !checksum_matches(conn, request, put.checksum)) {
         request_refuse(request, "CORRUPT the payload does not have this CHECKSUM");
         return;
@@ -148,9 +151,9 @@ void cmd_kv_plan_set(struct conn *conn, struct request *request)
 void cmd_kv_reply_set(struct conn *conn, struct request *request)
 {
     const struct op *op = batch_op(conn->batch, request, 0);
-    if (op->status == KVASIR_OK) {
+    if (request->op_count > 0 && op->status == KVASIR_OK) {
         reply_ok(conn);
-    } else if (op->status == KVASIR_EXISTS) {
+    } else if (request->op_count == 0 || op->status == KVASIR_EXISTS) {
         reply_simple(conn, "EXISTS");
     } else {
         reply_failure(conn, request->command, op);

@@ -115,9 +115,18 @@ void cmd_string_plan_set(struct conn *conn, struct request *request)
     }
 }
 
+bool cmd_string_drop_existing(struct conn *conn)
+{
+    if (conn->upload.state != UPLOAD_READY || conn->upload.failure != KVASIR_EXISTS) {
+        return false;
+    }
+    upload_abandon(conn);
+    return true;
+}
+
 void cmd_string_plan_setnx(struct conn *conn, struct request *request)
 {
-    struct op *op = cmd_string_add_put(conn, request, 2);
+    struct op *op = cmd_string_drop_existing(conn) ? NULL : cmd_string_add_put(conn, request, 2);
     if (op != NULL) {
         op->flags = OP_SET_IF_ABSENT;
     }
@@ -190,7 +199,11 @@ void cmd_string_reply_set(struct conn *conn, struct request *request)
 
 void cmd_string_reply_setnx(struct conn *conn, struct request *request)
 {
-    struct op *op = batch_op(conn->batch, request, 0);
+    const struct op *op = batch_op(conn->batch, request, 0);
+    if (request->op_count == 0) { /* its payload was dropped: cmd_string_drop_existing */
+        reply_integer(conn, 0);
+        return;
+    }
     if (op->status != KVASIR_OK && op->status != KVASIR_EXISTS) {
         reply_failure(conn, request->command, op);
         return;

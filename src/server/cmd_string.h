@@ -18,3 +18,6 @@ handler_reply_fn cmd_string_reply_get, cmd_string_reply_set, cmd_string_reply_se
 /* Plans the put of args[value_index], from the buffer or as it was uploaded; NULL: it could not be
  * uploaded, and the request is refused with the reason. Shared with KV.SET. */
 struct op *cmd_string_add_put(struct conn *conn, struct request *request, uint32_t value_index);
+/* True when the key was there, the put is one that leaves it alone, and so no memory was taken for its
+ * payload; there is nothing left to do. Shared with KV.SET. */
+bool cmd_string_drop_existing(struct conn *conn);

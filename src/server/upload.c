@@ -85,6 +85,17 @@ bool upload_is_too_slow(const struct conn *conn)
     return waiting > 0;
 }
 
+/* Whether the request, of which no more is known than its form, cannot but leave an existing key alone:
+ * KV.SET key value with one word behind it is NX or wrong. Other options stand behind the payload. */
+static uint32_t known_flags(const struct conn *conn)
+{
+    const struct request_reader *reader = &conn->reader;
+    const struct command *command = command_find(conn->args, reader->arg_count);
+    bool absent = command->id == COMMAND_SETNX ||
+                  (command->id == COMMAND_KV_SET && reader->arg_count + reader->args_left == 4);
+    return absent ? OP_SET_IF_ABSENT : 0;
+}
+
 bool upload_begin(struct conn *conn)
 {
     struct upload *upload = &conn->upload;
@@ -120,6 +131,7 @@ bool upload_begin(struct conn *conn)
     conn->batch->for_upload = true;
     op = batch_add_op(conn->batch, NULL, OP_RESERVE, conn->args[1]);
     op->put.length_bytes = upload->left_bytes;
+    op->flags = known_flags(conn);
     upload->shard = conn->batch->ops[0].shard;
     if (batch_dispatch(conn->reactor, conn->batch)) {
         struct op done = *op;

@@ -23,10 +23,10 @@ struct value;
 
 enum upload_state {
     UPLOAD_NONE,
-    UPLOAD_RESERVING,  /* waits for the shard */
-    UPLOAD_RECEIVING,  /* waits for payload, to be read into the value */
-    UPLOAD_DISCARDING, /* there is no room: payload is read and dropped, the request will say why */
-    UPLOAD_READY,      /* all payload is there; waits for the rest of the request */
+    UPLOAD_RESERVING, /* waits for the shard */
+    UPLOAD_RECEIVING, /* waits for payload, to be read into the value */
+    UPLOAD_DISCARDING, /* there is no room, or no need: payload is read and dropped, the request will say why */
+    UPLOAD_READY,  /* all payload is there; waits for the rest of the request */
     UPLOAD_STAGED, /* KV.COMMIT copies staging memory into the value; no bytes from the socket */
 };
 

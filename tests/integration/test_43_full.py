@@ -264,3 +264,26 @@ def test_every_policy_makes_room_and_may_be_changed_under_load(start, reactors):
                 assert connection("GET", key) == payload
             assert server.info()["evicted_keys"] > evicted
             evicted = server.info()["evicted_keys"]
+
+
+def test_a_long_value_that_is_already_there_takes_no_memory(start):
+    """SETNX, and KV.SET with nothing but NX, know before the payload that they leave the key alone."""
+    server = start(reactors=2, maxmemory="96mb", buffer_memory="16mb")
+    with server.connect() as c:
+        c("SET", "there", b"old")
+        # Full: whatever takes memory now must evict.
+        for i in range(200):
+            c("SET", f"fill:{i}", os.urandom(MIB // 2))
+        c("SET", "there", b"old")
+        evicted = server.info()["evicted_keys"]
+        assert evicted > 0
+        for _ in range(5):
+            assert c("KV.SET", "there", b"x" * (8 * MIB), "NX") == "EXISTS"
+            assert c("SETNX", "there", b"x" * (8 * MIB)) == 0
+        assert server.info()["evicted_keys"] == evicted
+        assert c("GET", "there") == b"old"
+        assert c.error("KV.SET", "there", b"x" * MIB, "WHAT") == "ERR syntax error"
+        c("DEL", "there")
+        assert c("SETNX", "there", b"x" * MIB) == 1
+        assert c("KV.SET", "other", b"y" * MIB, "NX") == "OK"
+        assert c("GET", "other") == b"y" * MIB
