@@ -1,32 +1,78 @@
 #include "server/checksum.h"
 
 #include "base/check.h"
-#include "server/conn.h"
+#include "base/fault.h"
+#include "mem/layout.h"
+#include "store/value.h"
 
-/* The state's size is not part of the library's promise to dynamic users; it is a local here. */
+#include <stdlib.h>
+
+/* The state's size is not part of the library's promise to dynamic users; it is a part of ours here. */
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
-uint64_t checksum_of_value(const struct pages *payload, const struct value *value)
-{
+/* A slice takes less than half a millisecond. */
+#define SLICE_BYTES (4U << 20)
+
+struct checksum {
     XXH3_state_t state;
-    struct layout_cursor cursor;
-    struct iovec piece;
-    XXH3_INITSTATE(&state);
-    check(XXH3_64bits_reset(&state) == XXH_OK);
-    layout_cursor_init(&cursor, payload, &value->layout, value->length_bytes);
-    while ((piece = layout_cursor_peek(&cursor)).iov_len > 0) {
-        check(XXH3_64bits_update(&state, piece.iov_base, piece.iov_len) == XXH_OK);
-        layout_cursor_skip(&cursor, piece.iov_len);
-    }
-    return XXH3_64bits_digest(&state);
+    struct layout_cursor cursor; /* at the first byte that is not summed */
+};
+
+static void begin(struct checksum *checksum, const struct pages *payload, const struct value *value)
+{
+    XXH3_INITSTATE(&checksum->state);
+    check(XXH3_64bits_reset(&checksum->state) == XXH_OK);
+    layout_cursor_init(&checksum->cursor, payload, &value->layout, value->length_bytes);
 }
 
-bool checksum_matches(const struct conn *conn, const struct request *request, uint64_t expected)
+/* True: that was the last byte. */
+static bool add_slice(struct checksum *checksum)
 {
-    const struct value *value = conn->upload.value;
-    if (conn->upload.state != UPLOAD_READY) {
-        return XXH3_64bits(request->args[2].data, request->args[2].length_bytes) == expected;
+    size_t left_bytes = SLICE_BYTES;
+    struct iovec piece;
+    while ((piece = layout_cursor_peek(&checksum->cursor)).iov_len > 0) {
+        size_t part = piece.iov_len < left_bytes ? piece.iov_len : left_bytes;
+        if (left_bytes == 0) {
+            return false;
+        }
+        check(XXH3_64bits_update(&checksum->state, piece.iov_base, part) == XXH_OK);
+        layout_cursor_skip(&checksum->cursor, part);
+        left_bytes -= part;
     }
-    return value == NULL || checksum_of_value(conn->reactor->server->payload, value) == expected;
+    return true;
+}
+
+enum kvasir_status checksum_advance(struct checksum **under_way_p, const struct pages *payload,
+                                    const struct value *value, uint64_t *sum_p)
+{
+    struct checksum *checksum = *under_way_p;
+    if (checksum == NULL && value->length_bytes <= SLICE_BYTES) {
+        struct checksum whole;
+        begin(&whole, payload, value);
+        check(add_slice(&whole));
+        *sum_p = XXH3_64bits_digest(&whole.state);
+        return KVASIR_OK;
+    }
+    if (checksum == NULL) {
+        size_t size = (sizeof(*checksum) + CACHE_LINE_BYTES - 1) & ~(CACHE_LINE_BYTES - 1UL);
+        checksum = fault_hit("server.checksum") ? NULL : aligned_alloc(CACHE_LINE_BYTES, size);
+        if (checksum == NULL) {
+            return KVASIR_NO_MEMORY;
+        }
+        begin(checksum, payload, value);
+        *under_way_p = checksum;
+    }
+    if (!add_slice(checksum)) {
+        return KVASIR_PENDING;
+    }
+    *sum_p = XXH3_64bits_digest(&checksum->state);
+    checksum_destroy(under_way_p);
+    return KVASIR_OK;
+}
+
+void checksum_destroy(struct checksum **under_way_p)
+{
+    free(*under_way_p);
+    *under_way_p = NULL;
 }

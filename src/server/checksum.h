@@ -1,18 +1,22 @@
 #pragma once
-/* checksum – XXH3-64 of payload as it lies in the store. Used by the connection's thread. */
+/* checksum – XXH3-64 of payload as it lies in the store, of a long value in slices, a slice a turn. Used by
+ * the connection's thread; a sum that is under way belongs to the connection's upload. */
 
-#include "mem/layout.h"
+#include "base/compiler.h"
 
-#include <stdbool.h>
+#include <kvasir/types.h>
+
 #include <stdint.h>
 
-struct conn;
+struct checksum;
 struct pages;
-struct request;
 struct value;
 
-/* Of a filled value, which the caller has pinned. */
-uint64_t checksum_of_value(const struct pages *payload, const struct value *value);
-/* Whether the payload of a put (args[2], in the buffer or uploaded) has this checksum; true when the
- * upload failed, which is told otherwise. */
-bool checksum_matches(const struct conn *conn, const struct request *request, uint64_t expected);
+/* Goes on with the sum over a filled value, which the caller has pinned and nobody writes. *under_way_p is
+ * NULL at first and in the end. KVASIR_OK: *sum_p is the sum; KVASIR_PENDING: call again in the next
+ * turn; KVASIR_NO_MEMORY. */
+ATTR_MUST_USE enum kvasir_status checksum_advance(struct checksum **under_way_p,
+                                                  const struct pages *payload,
+                                                  const struct value *value, uint64_t *sum_p);
+/* The sum is not wanted any more. NULL in is fine. */
+void checksum_destroy(struct checksum **under_way_p);

@@ -1,12 +1,13 @@
 #include "server/cmd_kv.h"
 
 #include "base/check.h"
-#include "server/checksum.h"
 #include "server/cmd_string.h"
 #include "server/reply.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include <xxhash.h>
 
 static const char *const CLASS_WORDS[] = {"full", "window", "state", "encoder"};
 static const char *const PIN_WORDS[] = {"none", "soft", "hard"};
@@ -125,6 +126,28 @@ bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t first
 
 /* ---- KV.SET ---- */
 
+/* Whether the payload has this checksum. False: it has not, or that takes another turn (request->more). */
+static bool verify_payload(struct conn *conn, struct request *request, uint64_t checksum)
+{
+    struct slice payload = request->args[2];
+    enum kvasir_status status;
+    if (conn->upload.state == UPLOAD_READY) {
+        status = upload_verify(conn, checksum);
+    } else {
+        status = XXH3_64bits(payload.data, payload.length_bytes) == checksum ? KVASIR_OK
+                                                                             : KVASIR_CORRUPT;
+    }
+    if (status == KVASIR_PENDING) {
+        request->more = true;
+        conn_yield(conn);
+    } else if (status == KVASIR_CORRUPT) {
+        request_refuse(request, "CORRUPT the payload does not have this CHECKSUM");
+    } else if (status != KVASIR_OK) {
+        request_refuse(request, ERROR_NO_CHECKSUM);
+    }
+    return status == KVASIR_OK;
+}
+
 void cmd_kv_plan_set(struct conn *conn, struct request *request)
 {
     struct op_put put = {0};
@@ -136,8 +159,7 @@ void cmd_kv_plan_set(struct conn *conn, struct request *request)
     if (cmd_string_drop_existing(conn)) {
         return;
     }
-    if ((flags & OP_SET_CHECKSUM) != 0 && !checksum_matches(conn, request, put.checksum)) {
-        request_refuse(request, "CORRUPT the payload does not have this CHECKSUM");
+    if ((flags & OP_SET_CHECKSUM) != 0 && !verify_payload(conn, request, put.checksum)) {
         return;
     }
     op = cmd_string_add_put(conn, request, 2);
@@ -151,7 +173,9 @@ void cmd_kv_plan_set(struct conn *conn, struct request *request)
 void cmd_kv_reply_set(struct conn *conn, struct request *request)
 {
     const struct op *op = batch_op(conn->batch, request, 0);
-    if (request->op_count > 0 && op->status == KVASIR_OK) {
+    if (conn->upload.checksum != NULL) {
+        request->more = true; /* it is still being summed */
+    } else if (request->op_count > 0 && op->status == KVASIR_OK) {
         reply_ok(conn);
     } else if (request->op_count == 0 || op->status == KVASIR_EXISTS) {
         reply_simple(conn, "EXISTS");

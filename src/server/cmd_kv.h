@@ -4,6 +4,8 @@
 
 #include "server/handlers.h"
 
+#define ERROR_NO_CHECKSUM "ERR out of memory for the checksum; try again"
+
 handler_plan_fn cmd_kv_plan_match, cmd_kv_plan_set, cmd_kv_plan_lease, cmd_kv_plan_release,
     cmd_kv_plan_pin, cmd_kv_plan_unpin, cmd_kv_plan_stat;
 handler_reply_fn cmd_kv_reply_hello, cmd_kv_reply_match, cmd_kv_reply_set, cmd_kv_reply_lease,

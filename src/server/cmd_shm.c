@@ -1,7 +1,6 @@
 #include "server/cmd_shm.h"
 
 #include "base/check.h"
-#include "server/checksum.h"
 #include "server/cmd_kv.h"
 #include "server/reply.h"
 #include "server/shm.h"
@@ -213,10 +212,11 @@ void cmd_shm_reply_reserve(struct conn *conn, struct request *request)
 
 /* ---- KV.COMMIT and KV.ABORT ---- */
 
-/* Steps of a commit: the value is asked for, filled over some turns, sealed. */
+/* Steps of a commit: the value is asked for, filled over some turns, summed over some, sealed. */
 enum commit_step {
     COMMIT_FILL,
     COMMIT_COPY,
+    COMMIT_SUM, /* if there is a checksum */
     COMMIT_SEAL
 };
 
@@ -276,18 +276,25 @@ static void plan_copy(struct conn *conn, struct request *request)
     }
 }
 
-static void plan_seal(struct conn *conn, struct request *request)
+static void plan_sum(struct conn *conn, struct request *request)
 {
-    struct staging_commit *commit = &conn->staging->commit;
-    struct op *op;
-    if ((commit->flags & OP_SET_CHECKSUM) != 0 &&
-        checksum_of_value(conn->reactor->server->payload, conn->upload.value) !=
-            commit->put.checksum) {
+    const struct staging_commit *commit = &conn->staging->commit;
+    enum kvasir_status status = upload_verify(conn, commit->put.checksum);
+    if (status == KVASIR_PENDING) {
+        conn_yield(conn);
+    } else if (status != KVASIR_OK) {
         upload_abandon(conn);
         shm_hold_give(conn->staging, commit->hold);
-        request_refuse(request, "CORRUPT the payload does not have this checksum");
-        return;
+        request_refuse(request, status == KVASIR_CORRUPT
+                                    ? "CORRUPT the payload does not have this checksum"
+                                    : ERROR_NO_CHECKSUM);
     }
+}
+
+static void plan_seal(struct conn *conn, struct request *request)
+{
+    const struct staging_commit *commit = &conn->staging->commit;
+    struct op *op;
     op = batch_add_op_at(conn->batch, request, OP_COMMIT, conn->upload.shard);
     op->value = conn->upload.value;
     conn->upload.value = NULL;
@@ -304,6 +311,9 @@ void cmd_shm_plan_commit(struct conn *conn, struct request *request)
         return;
     case COMMIT_COPY:
         plan_copy(conn, request);
+        return;
+    case COMMIT_SUM:
+        plan_sum(conn, request);
         return;
     case COMMIT_SEAL:
         plan_seal(conn, request);
@@ -359,7 +369,14 @@ void cmd_shm_reply_commit(struct conn *conn, struct request *request)
         return;
     }
     case COMMIT_COPY:
-        request->count = conn->upload.left_bytes > 0 ? COMMIT_COPY : COMMIT_SEAL;
+        if (conn->upload.left_bytes == 0) {
+            bool summed = (conn->staging->commit.flags & OP_SET_CHECKSUM) != 0;
+            request->count = summed ? COMMIT_SUM : COMMIT_SEAL;
+        }
+        request->more = true;
+        return;
+    case COMMIT_SUM:
+        request->count = conn->upload.checksum != NULL ? COMMIT_SUM : COMMIT_SEAL;
         request->more = true;
         return;
     case COMMIT_SEAL:

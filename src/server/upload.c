@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "server/access.h"
+#include "server/checksum.h"
 #include "server/conn.h"
 #include "server/conn_end.h"
 #include "server/handlers.h"
@@ -316,8 +317,21 @@ struct value *upload_take(struct conn *conn)
     return value;
 }
 
+enum kvasir_status upload_verify(struct conn *conn, uint64_t checksum)
+{
+    struct upload *upload = &conn->upload;
+    uint64_t sum = checksum;
+    enum kvasir_status status = KVASIR_OK;
+    if (upload->value != NULL) {
+        status = checksum_advance(&upload->checksum, conn->reactor->server->payload, upload->value,
+                                  &sum);
+    }
+    return status == KVASIR_OK && sum != checksum ? KVASIR_CORRUPT : status;
+}
+
 void upload_abandon(struct conn *conn)
 {
+    checksum_destroy(&conn->upload.checksum);
     if (conn->upload.value != NULL) {
         pin_mail_release(conn->reactor, conn->upload.shard, conn->upload.value);
         conn->upload.value = NULL;

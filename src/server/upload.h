@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+struct checksum;
 struct conn;
 struct op;
 struct reactor;
@@ -38,8 +39,9 @@ struct upload {
     struct layout_cursor cursor; /* next byte to fill */
     uint64_t left_bytes;
     int64_t begun_us;
-    uint64_t declared_bytes; /* counted in the reactor's metrics until the upload ends */
-    uint64_t payload_offset; /* of the payload in the unfinished request */
+    uint64_t declared_bytes;   /* counted in the reactor's metrics until the upload ends */
+    struct checksum *checksum; /* owned: of the value, while it is being summed */
+    uint64_t payload_offset;   /* of the payload in the unfinished request */
 };
 
 /* True when the bulk that the reader announced can be uploaded (it is the value of a SET-like
@@ -56,6 +58,9 @@ void upload_copy(struct upload *upload, const uint8_t *from, size_t length_bytes
 bool upload_advance(struct conn *conn);
 /* Takes the filled value over, for the committing op; NULL when it was discarded. */
 struct value *upload_take(struct conn *conn);
+/* Whether the filled value, if there is one, has this checksum; a long one takes several turns.
+ * KVASIR_OK, KVASIR_CORRUPT, KVASIR_PENDING (call again in the next turn), KVASIR_NO_MEMORY. */
+ATTR_MUST_USE enum kvasir_status upload_verify(struct conn *conn, uint64_t checksum);
 /* Others wait for memory that this one claims and does not fill. */
 bool upload_is_too_slow(const struct conn *conn);
 /* This one waits no longer; nothing when it does not. */

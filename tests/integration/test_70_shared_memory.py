@@ -277,8 +277,9 @@ def test_what_is_read_stays_while_leased(server):
         kvserver.wait_until(server.nothing_held, "the orphan to go")
 
 
-def test_checksum_right_and_wrong(server):
-    payload = os.urandom(200000)
+@pytest.mark.parametrize("length", [200_000, 9 * MIB + 5])
+def test_checksum_right_and_wrong(server, length):
+    payload = os.urandom(length)
     right = checksum_of(server, payload)
     with Memory(server) as memory:
         grant = memory("KV.RESERVE", "k", len(payload))

@@ -1,5 +1,6 @@
 """The extension commands over the wire, in both protocols, with keys on several reactors."""
 
+import ctypes
 import os
 import time
 
@@ -28,6 +29,16 @@ def stat_of(connection, key):
     return {name.decode(): value for name, value in reply.items()}
 
 
+def checksum_of(payload):
+    """XXH3-64 in hexadecimal, by the installed library."""
+    try:
+        library = ctypes.CDLL("libxxhash.so.0")
+    except OSError:
+        pytest.skip("libxxhash is not installed")
+    library.XXH3_64bits.restype = ctypes.c_uint64
+    return f"{library.XXH3_64bits(payload, ctypes.c_size_t(len(payload))):016x}"
+
+
 def test_match_prefix(connection):
     keys = [f"chain:{i}" for i in range(300)]
     connection("MSET", *[word for key in keys[:200] for word in (key, "x")])
@@ -54,6 +65,34 @@ def test_times_that_are_not_allowed_name_the_bound(connection):
     connection("MULTI")
     assert connection("KV.LEASE", "0", "k") == "QUEUED"
     assert "12345" in str(connection("EXEC")[0])
+
+
+def test_checksums_of_long_values(server):
+    """A long one is summed over several turns; what is behind it in the pipeline waits."""
+    payload = os.urandom(3 << 20) * 7
+    checksum = checksum_of(payload)
+    wrong = f"{int(checksum, 16) ^ 1:016x}"
+    with server.connect() as c:
+        replies = c.pipeline(
+            [
+                ("KV.SET", "k", payload, "CHECKSUM", checksum, "TTL", "100000"),
+                ("STRLEN", "k"),
+                ("KV.SET", "k", payload, "CHECKSUM", wrong),
+                ("KV.SET", "k", payload, "CHECKSUM", checksum, "NX"),
+                ("KV.SET", "n", payload, "NX", "CHECKSUM", wrong),
+                ("EXISTS", "n"),
+            ]
+        )
+        assert replies[:2] == ["OK", len(payload)]
+        assert str(replies[2]).startswith("CORRUPT")
+        assert replies[3] == "EXISTS"
+        assert str(replies[4]).startswith("CORRUPT")
+        assert replies[5] == 0
+        assert c("GET", "k") == payload
+    with server.connect() as c:
+        # Gone while it is summed, or shortly before.
+        c.send(resp.encode("KV.SET", "gone", payload, "CHECKSUM", checksum))
+    kvserver.wait_until(server.nothing_held, "the payload's pages to come back")
 
 
 def test_match_suffix(connection):
@@ -167,15 +206,8 @@ def test_set_refuses(server, connection, options, error, length):
 
 @pytest.mark.parametrize("length", [10, 300000])
 def test_set_with_the_right_checksum(connection, length):
-    import ctypes
-
     payload = os.urandom(length)
-    try:
-        library = ctypes.CDLL("libxxhash.so.0")
-    except OSError:
-        pytest.skip("libxxhash is not installed")
-    library.XXH3_64bits.restype = ctypes.c_uint64
-    checksum = f"{library.XXH3_64bits(payload, ctypes.c_size_t(length)):016x}"
+    checksum = checksum_of(payload)
     assert connection("KV.SET", "k", payload, "CHECKSUM", checksum) == "OK"
     assert stat_of(connection, "k")["checksum"] == checksum.encode()
     assert connection("KV.GET", "k") == payload
