@@ -361,6 +361,19 @@ bool acl_user_permits_all_keys(const struct acl_user *user, const struct command
     return false;
 }
 
+bool acl_user_permits_key(const struct acl_user *user, const struct command *command,
+                          struct slice key, uint32_t access)
+{
+    for (uint32_t i = 0; i < user->selector_count; i++) {
+        const struct acl_selector *selector = &user->selectors[i];
+        if (acl_selector_permits_command(selector, command) &&
+            acl_selector_permits_key(selector, key, access)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool acl_user_permits_channel(const struct acl_user *user, struct slice channel, bool pattern)
 {
     for (uint32_t i = 0; i < user->selector_count; i++) {

@@ -50,6 +50,9 @@ enum acl_verdict acl_user_judge(const struct acl_user *user, const struct comman
 /* Whether one of his selectors permits the command together with every key there may be. */
 bool acl_user_permits_all_keys(const struct acl_user *user, const struct command *command,
                                uint32_t access);
+/* Whether one of his selectors permits the command together with that key. */
+bool acl_user_permits_key(const struct acl_user *user, const struct command *command,
+                          struct slice key, uint32_t access);
 bool acl_user_permits_channel(const struct acl_user *user, struct slice channel, bool pattern);
 
 /* Whether a name may be one: no blanks, no NULs, not empty, not too long. */

@@ -5,6 +5,7 @@
 #include "server/cmd_pubsub.h"
 #include "server/cmd_server.h"
 #include "server/cmd_transaction.h"
+#include "server/events.h"
 #include "server/monitor.h"
 #include "server/reply.h"
 
@@ -83,6 +84,7 @@ void cmd_connection_reply_reset(struct conn *conn, struct request *request)
     cmd_transaction_end(conn);
     cmd_pubsub_end(conn);
     monitor_end(conn);
+    (void)events_unlisten(conn);
     conn->resp = RESP_2;
     conn->database = 0;
     conn->name[0] = '\0';

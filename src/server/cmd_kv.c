@@ -521,10 +521,11 @@ void cmd_kv_reply_hello(struct conn *conn, struct request *request)
     reply_pair_integer(conn, "page_bytes", SERVER_PAYLOAD_PAGE_BYTES);
     reply_pair_integer(conn, "lease_ms_max", (int64_t)settings->lease_max_ms);
     reply_text(conn, "features");
-    reply_array(conn, 3);
+    reply_array(conn, 4);
     reply_text(conn, "match");
     reply_text(conn, "lease");
     reply_text(conn, "pin");
+    reply_text(conn, "events");
     reply_text(conn, "transports");
     reply_array(conn, shm ? 2 : 1);
     reply_map(conn, 1);

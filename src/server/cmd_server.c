@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "plug/loader.h"
 #include "server/acl_change.h"
+#include "server/events.h"
 #include "server/gather.h"
 #include "server/info.h"
 #include "server/reply.h"
@@ -190,6 +191,11 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
     check(apply_pairs(&reactor->settings, change->request, error, sizeof(error)));
     if (change->tls != NULL) {
         tls_reload_apply(reactor, change->tls);
+    }
+    if (!events_configure(reactor)) {
+        log_limited(&reactor->log_limit, LOG_WARN,
+                    "no memory for events-backlog %llu: nothing is kept",
+                    (unsigned long long)reactor->settings.events_backlog);
     }
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
     if (index == 0) {

@@ -24,6 +24,7 @@ struct output_limits;
 struct acl_change;
 struct acl_user;
 struct monitor;
+struct event_listener;
 struct push;
 struct staging;
 struct transaction;
@@ -46,8 +47,9 @@ struct conn {
     struct list run_link;      /* reactor->runnable */
     struct list subscriptions; /* owned by reactor->pubsub */
     uint32_t subscription_counts[PUBSUB_KIND_COUNT];
-    struct monitor *monitor; /* owned; NULL: MONITOR was not said */
-    struct push *pushes;     /* owned: messages that wait until the batch is answered */
+    struct monitor *monitor;               /* owned; NULL: MONITOR was not said */
+    struct event_listener *event_listener; /* owned by the reactor; NULL: it does not listen */
+    struct push *pushes; /* owned: messages that wait until the batch is answered */
     struct push *pushes_last;
     size_t push_bytes;
     struct list batch_link; /* reactor->batch_waiters */

@@ -6,6 +6,7 @@
 #include "server/cmd_pubsub.h"
 #include "server/cmd_transaction.h"
 #include "server/conn_tls.h"
+#include "server/events.h"
 #include "server/gather.h"
 #include "server/kept.h"
 #include "server/monitor.h"
@@ -109,6 +110,7 @@ void conn_bury(struct reactor *reactor)
         cmd_transaction_end(conn);
         cmd_pubsub_end(conn);
         monitor_end(conn);
+        (void)events_unlisten(conn);
         push_fini(conn);
         upload_abandon(conn);
         shm_staging_close(conn);

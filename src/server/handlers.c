@@ -7,6 +7,7 @@
 #include "server/cmd_command.h"
 #include "server/cmd_connection.h"
 #include "server/cmd_copy.h"
+#include "server/cmd_events.h"
 #include "server/cmd_key.h"
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
@@ -197,6 +198,9 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_KV_PIN] = {cmd_kv_plan_pin, cmd_kv_reply_pin, 0},
     [COMMAND_KV_UNPIN] = {cmd_kv_plan_unpin, cmd_key_reply_count, 0},
     [COMMAND_KV_STAT] = {cmd_kv_plan_stat, cmd_kv_reply_stat, 0},
+    [COMMAND_KV_EVENTS_SINCE] = {cmd_events_plan_since, cmd_events_reply_since, 0},
+    [COMMAND_KV_EVENTS_SUBSCRIBE] = {cmd_events_plan_subscribe, cmd_events_reply_subscribe, 0},
+    [COMMAND_KV_EVENTS_UNSUBSCRIBE] = {NULL, cmd_events_reply_unsubscribe, 0},
 };
 
 const struct handler *handlers_find(enum command_id id)

@@ -107,7 +107,8 @@ static uint64_t buffer_bytes(const struct totals *totals)
 static uint64_t used_bytes(const struct totals *totals)
 {
     return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes + buffer_bytes(totals) +
-           COUNTED(totals, tls_bytes) + COUNTED(totals, staging_bytes);
+           COUNTED(totals, tls_bytes) + COUNTED(totals, staging_bytes) +
+           COUNTED(totals, events_bytes);
 }
 
 uint64_t info_used_bytes(struct conn *conn, const struct gather *gather)
@@ -280,6 +281,7 @@ static void section_memory_own(struct info_writer *writer)
     info_number(writer, "buffer_bytes", buffer_bytes(totals));
     info_number(writer, "tls_bytes", COUNTED(totals, tls_bytes));
     info_number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
+    info_number(writer, "events_bytes", COUNTED(totals, events_bytes));
 }
 
 static void section_persistence(struct info_writer *writer)

@@ -36,7 +36,8 @@ static void publish_used(struct reactor *reactor)
     metric_set(&metrics->used_bytes, stats.payload_taken_bytes + stats.metadata_bytes +
                                          reactor->chunks.taken_count * sizeof(struct chunk) +
                                          metric_get(&metrics->long_request_bytes) +
-                                         reactor->shm_staging_bytes);
+                                         reactor->shm_staging_bytes +
+                                         metric_get(&metrics->events_bytes));
     if (reactor->index > 0) {
         return;
     }

@@ -11,6 +11,7 @@
 #include "server/conn.h"
 #include "server/conn_end.h"
 #include "server/cores.h"
+#include "server/events.h"
 #include "server/output_limit.h"
 #include "server/pin_mail.h"
 #include "server/published.h"
@@ -198,6 +199,7 @@ static void on_tick(void *argument)
     metric_set(&reactor->metrics.long_request_bytes,
                reactor->chunks.large_bytes + reactor->kept_bytes);
     reactor->ticks++;
+    events_tick(reactor);
     balance_tick(reactor);
     resize_tick(reactor);
     if (reactor->ticks % CONN_TICKS == 0) {
@@ -401,6 +403,7 @@ static struct shard *make_shard(struct reactor *reactor)
         .append_bytes_max = settings->proto_max_bulk_len,
         .grants_max = (uint32_t)settings->grants_max,
         .database_count = (uint32_t)settings->databases,
+        .events_zero_us = reactor->server->events_zero_us,
         .now = reactor->now,
     };
     return shard_create(&config);
@@ -417,6 +420,7 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->free_batches);
     list_init(&reactor->stalled);
     list_init(&reactor->monitors);
+    list_init(&reactor->event_listeners);
     accept_init(reactor);
     reactor->control_descriptor = -1;
     reactor->spare_descriptor = -1;
@@ -456,7 +460,7 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
     if (reactor->open_pins == NULL || reactor->command_stats == NULL ||
         !pubsub_init(&reactor->pubsub) || reactor->loop == NULL || reactor->shard == NULL ||
-        reactor->control_descriptor < 0) {
+        !events_configure(reactor) || reactor->control_descriptor < 0) {
         goto no_memory;
     }
     reactor->control_watch =

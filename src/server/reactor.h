@@ -91,6 +91,7 @@ struct reactor_metrics {
     struct metric used_peak_bytes;            /* of all reactors, as the first one sees it */
     struct metric long_request_bytes;         /* in memory of their own: what came, what is kept */
     struct metric pages_balanced, mean_age_s; /* see balance.h */
+    struct metric events_bytes;               /* see events.h */
 };
 
 struct reactor {
@@ -154,8 +155,10 @@ struct reactor {
     struct latency latency;
     struct pubsub pubsub;
     struct feed feed;
-    struct list monitors;               /* of connections of this reactor: see monitor.h */
-    uint32_t monitor_count;             /* on all reactors: requests are told to them */
+    struct list monitors;        /* of connections of this reactor: see monitor.h */
+    uint32_t monitor_count;      /* on all reactors: requests are told to them */
+    struct list event_listeners; /* owned */
+    uint32_t event_listener_count;
     struct output_limits output_limits; /* as the setting says, read again now and then */
     struct log_limit log_limit;
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */

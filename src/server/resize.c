@@ -49,6 +49,7 @@ static uint64_t resize_borrowed_count(const struct server *server)
         const struct reactor_metrics *metrics = &server->reactors[i]->metrics;
         bytes += metric_get(&metrics->chunks_taken) * sizeof(struct chunk) +
                  metric_get(&metrics->long_request_bytes) + metric_get(&metrics->tls_bytes) +
+                 metric_get(&metrics->events_bytes) +
                  metric_get(&metrics->connections_now) * sizeof(struct conn);
     }
     return bytes > share ? (bytes - share) / SERVER_PAYLOAD_PAGE_BYTES + 1 : 0;

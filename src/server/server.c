@@ -336,6 +336,7 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     server->done_descriptor = eventfd(0, EFD_CLOEXEC);
     server->start_wall_ms = now.wall_ms;
     server->start_mono_us = now.mono_us;
+    server->events_zero_us = now.wall_ms * 1000 - now.mono_us;
     server->port = (uint16_t)settings->port;
     server->reactor_count =
         settings->reactors != 0 ? (uint32_t)settings->reactors : cores_available();

@@ -47,6 +47,7 @@ struct server {
     char config_file[256];
     int64_t start_wall_ms;
     int64_t start_mono_us;
+    int64_t events_zero_us;     /* Unix time at mono_us 0: what events are numbered by */
     struct numa numa;           /* memory nodes */
     uint64_t fixed_bytes;       /* of maxmemory at the start: all but payload and its tables */
     uint32_t metadata_pages;    /* at the start */

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/fault.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 #include "store/shard_watch.h"
 
 #include <stdlib.h>
@@ -96,6 +97,7 @@ void shard_destroy(struct shard **shard_p)
     }
     struct shard *shard = *shard_p;
     CHECK_MAGIC(shard, SHARD_MAGIC);
+    event_ring_destroy(&shard->events);
     struct grant *grant;
     while ((grant = grant_find_expired(&shard->grants, INT64_MAX)) != NULL) {
         shard_pin_end_grant(shard, &grant, false);
@@ -103,7 +105,7 @@ void shard_destroy(struct shard **shard_p)
     for (uint64_t i = 0; i < shard->index.bucket_count; i++) {
         struct value *value;
         while ((value = index_first(&shard->index, i)) != NULL) {
-            shard_value_unlink(shard, value);
+            shard_value_unlink(shard, value, EVENT_NONE);
         }
     }
     check(shard->detached.first == NULL);

@@ -41,6 +41,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "mem/pages.h"
+#include "store/event_ring.h"
 #include "store/op.h"
 #include "store/policy.h"
 #include "store/watch.h"
@@ -64,6 +65,7 @@ struct shard_config {
     uint64_t append_bytes_max; /* of APPEND, SETRANGE (Redis: proto-max-bulk-len, 512 MiB) */
     uint32_t grants_max;       /* leases and reservations together */
     uint32_t database_count;
+    int64_t events_zero_us; /* Unix time when the moments' mono_us was 0; of all shards the same */
     struct moment now;
 };
 
@@ -94,6 +96,35 @@ ATTR_MUST_USE enum kvasir_status shard_watch(struct shard *shard, struct watch *
 void shard_unwatch(struct shard *shard, struct watch *watch);
 /* Whether the key changed; that it expired is a change, too. */
 bool shard_watch_touched(struct shard *shard, struct watch *watch, const struct moment *now);
+
+/* Has the shard keep what happens to its keys in so many bytes, all before from_us being lost; what was
+ * kept is lost when that is another size than before. 0 ends it. False: out of memory; then nothing is
+ * kept. */
+ATTR_MUST_USE bool shard_events_keep(struct shard *shard, uint64_t capacity_bytes, int64_t from_us);
+
+/* Which events: those behind a number that came before until_us. */
+struct shard_events_query {
+    uint64_t since;
+    int64_t until_us; /* Unix time; all shards are asked with the same */
+    uint32_t count_max;
+    uint64_t bytes_max; /* one event may pass it */
+};
+
+struct shard_events_state {
+    uint64_t lost;           /* the latest number that is not there any more */
+    uint64_t reached;        /* all events of the shard up to here were visited, or are lost */
+    uint64_t capacity_bytes; /* 0: nothing is kept */
+};
+
+/* Calls visit for each event, the oldest first; it returns false to end that, and is asked again for
+ * that event. The event is borrowed for the call. */
+typedef bool shard_event_fn(void *argument, const struct event *event);
+void shard_events_read(struct shard *shard, const struct shard_events_query *query,
+                       const struct moment *now, shard_event_fn *visit, void *argument,
+                       struct shard_events_state *state_p);
+uint64_t shard_events_bytes(const struct shard *shard);
+/* Since they were last read; 0 when nothing is kept. */
+int64_t shard_events_idle_us(const struct shard *shard, const struct moment *now);
 
 /* Background work, bounded by budget steps: expired keys, expired grants, growth of the index.
  * Returns true when there is more to do at once. Call it about every 10 ms. */

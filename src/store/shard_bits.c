@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 
 /* An integer of 64 bits that does not begin at a byte's start. */
 #define SHARD_BITS_FIELD_BYTES 9U

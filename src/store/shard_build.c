@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 
 /* So often an edit begins anew because the key got another value meanwhile; then it is done in one go. */
 #define SHARD_BUILD_RESTARTS_MAX 3U

@@ -5,6 +5,7 @@
 #include "base/copy.h"
 #include "base/number.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 
 #include <errno.h>
 #include <math.h>
@@ -39,7 +40,7 @@ void shard_edit_end(struct shard *shard, struct value *old, struct value *value)
         value->value_class = old->value_class;
         value->parent_hash = old->parent_hash;
         value->flags = old->flags & VALUE_FLAG_PARENT;
-        shard_value_unlink(shard, old);
+        shard_value_unlink(shard, old, EVENT_NONE);
         shard_unpin(shard, &old);
     }
     shard_value_link(shard, value);

@@ -9,14 +9,17 @@
 
 static void shard_evict_value(struct shard *shard, struct value *value)
 {
+    enum event_kind why = EVENT_NONE;
     if (shard_value_expired(shard, value)) {
+        why = EVENT_EXPIRED;
         shard->expired++;
     } else if (!shard_value_flushed(shard, value)) {
+        why = EVENT_EVICTED;
         shard->evicted++;
         shard->evicted_bytes += value->length_bytes;
         shard_age_note_victim(shard, value);
     }
-    shard_value_unlink(shard, value);
+    shard_value_unlink(shard, value, why);
 }
 
 static bool shard_evict_held(const struct value *value)

@@ -2,6 +2,7 @@
  * out. A walk over the index comes round in about a second when it is small, in ten when it is big. */
 
 #include "base/check.h"
+#include "store/shard_event.h"
 #include "store/shard_impl.h"
 #include "store/shard_watch.h"
 
@@ -25,7 +26,7 @@ uint32_t shard_expire_bucket(struct shard *shard)
         bool flushed = shard_value_flushed(shard, value);
         if (flushed || shard_value_expired(shard, value)) {
             shard->expired += !flushed;
-            shard_value_unlink(shard, value);
+            shard_value_unlink(shard, value, flushed ? EVENT_NONE : EVENT_EXPIRED);
             removed_count++;
         } else if (value->pin_kind == VALUE_PIN_SOFT && !shard_pin_soft_running(shard, value)) {
             shard_pin_clear(shard, value);
@@ -118,6 +119,7 @@ void shard_flush(struct shard *shard, uint8_t database)
     for (uint32_t i = 0; i < shard->config.database_count; i++) {
         if (database == SHARD_DATABASE_ALL || database == i) {
             shard_watch_flush(shard, (uint8_t)i);
+            shard_event_flush(shard, (uint8_t)i);
             shard_expire_flush_space(shard, &shard->spaces[i]);
         }
     }

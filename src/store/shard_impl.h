@@ -3,9 +3,11 @@
  * shard_value.c (a value's states), shard_evict.c (who goes), shard_room.c (how room is made),
  * shard_move.c (moving values out of sparse pages), shard_pin.c (pins, leases,
  * grants), shard_put.c, shard_read.c, shard_edit.c, shard_build.c, shard_bits.c (the kinds of op),
- * shard_expire.c (background), shard_watch.c (watched keys). */
+ * shard_expire.c (background), shard_watch.c (watched keys), shard_event.h (what others are told),
+ * shard_kinds.h (what each kind of op does). */
 
 #include "mem/layout.h"
+#include "store/event_ring.h"
 #include "store/grant.h"
 #include "store/index.h"
 #include "store/meta.h"
@@ -64,6 +66,9 @@ struct shard {
     uint64_t sampled_bucket;
     uint64_t looked_bytes; /* evicted_bytes when pages that were given up were last tried again */
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
+    struct event_ring *events; /* owned; NULL: nobody asked for them */
+    uint64_t events_asked_bytes;
+    int64_t events_read_us;
     uint32_t watch_count;
     struct list watches[SHARD_WATCH_BUCKETS]; /* linked are struct watch, by hash */
     char scratch[SHARD_SCRATCH_BYTES];
@@ -117,8 +122,8 @@ ATTR_MUST_USE enum kvasir_status shard_value_take(struct shard *shard, const str
 void shard_value_give(struct shard *shard, struct value **value_p);
 /* Reserved becomes sealed: the key has no other value. The pin stays. */
 void shard_value_link(struct shard *shard, struct value *value);
-/* Sealed becomes orphan, or is freed when nothing pins it. */
-void shard_value_unlink(struct shard *shard, struct value *value);
+/* Sealed becomes orphan, or is freed when nothing pins it. why: what others are told. */
+void shard_value_unlink(struct shard *shard, struct value *value, enum event_kind why);
 void shard_value_set_expiry(struct shard *shard, struct value *value, int64_t expires_at_ms);
 void shard_value_write(struct shard *shard, struct value *value, struct slice bytes);
 void shard_value_cursor(const struct shard *shard, const struct value *value,
@@ -199,30 +204,6 @@ void shard_pin_end_grant(struct shard *shard, struct grant **grant_p, bool expir
 /* Visits the next bucket of the walk; returns how many values it removed. */
 uint32_t shard_expire_bucket(struct shard *shard);
 
-/* ---- the kinds of op: each sets op->status and its results ---- */
-
-void shard_put_set(struct shard *shard, struct op *op);
-void shard_put_reserve(struct shard *shard, struct op *op);
-void shard_put_commit(struct shard *shard, struct op *op);
-void shard_put_abort(struct shard *shard, struct op *op);
-void shard_put_grant_reserve(struct shard *shard, struct op *op);
-void shard_put_grant_fill(struct shard *shard, struct op *op);
-void shard_put_grant_abort(struct shard *shard, struct op *op);
-void shard_read_get(struct shard *shard, struct op *op);
-void shard_read_exists(struct shard *shard, struct op *op);
-void shard_read_stat(struct shard *shard, struct op *op);
-void shard_read_remove(struct shard *shard, struct op *op);
-void shard_read_expire(struct shard *shard, struct op *op);
-void shard_read_persist(struct shard *shard, struct op *op);
-
-void shard_edit_add(struct shard *shard, struct op *op);
-void shard_edit_add_float(struct shard *shard, struct op *op);
-void shard_edit_append(struct shard *shard, struct op *op);
-void shard_edit_set_range(struct shard *shard, struct op *op);
-void shard_build_set_from(struct shard *shard, struct op *op);
-void shard_bits_fields(struct shard *shard, struct op *op);
-void shard_bits_look(struct shard *shard, struct op *op);
-
 /* ---- what they have in common ---- */
 
 /* The key's value (borrowed, NULL: none), counted as a hit or a miss and, unless the op says otherwise,
@@ -243,8 +224,3 @@ void shard_build_edit(struct shard *shard, struct op *op, struct value *old);
 uint64_t shard_bits_end(const struct op *op);
 /* Does what the fields say in a value that is not sealed (or may be NULL, when none is written). */
 void shard_bits_apply(struct shard *shard, struct op *op, const struct value *value);
-
-void shard_pin_lease(struct shard *shard, struct op *op);
-void shard_pin_release(struct shard *shard, struct op *op);
-void shard_pin_pin(struct shard *shard, struct op *op);
-void shard_pin_unpin(struct shard *shard, struct op *op);

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 
 /* Below half of what the shard's clock counts before it wraps. */
 #define SHARD_PIN_MS_MAX   (24U * 24 * 3600 * 1000)

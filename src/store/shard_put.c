@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 
 bool shard_put_allowed(struct op *op, struct value *old)
 {
@@ -31,11 +32,12 @@ static void shard_put_describe(struct value *value, const struct op *op)
 static void shard_put_seal(struct shard *shard, struct op *op, struct value *value,
                            struct value *old)
 {
+    bool expired = shard_value_expired(shard, value);
     if (old != NULL) {
         value->generation = old->generation + 1;
-        shard_value_unlink(shard, old);
+        shard_value_unlink(shard, old, expired ? EVENT_EXPIRED : EVENT_NONE);
     }
-    if (!shard_value_expired(shard, value)) {
+    if (!expired) {
         shard_put_describe(value, op);
         shard_value_link(shard, value);
         shard_pin_try(shard, value, (enum value_pin)op->put.pin_kind, op->put.pin_ms);

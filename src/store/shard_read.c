@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "store/shard_impl.h"
+#include "store/shard_kinds.h"
 
 struct value *shard_read_find(struct shard *shard, struct op *op)
 {
@@ -24,11 +25,11 @@ struct value *shard_read_find(struct shard *shard, struct op *op)
 static void shard_read_change(struct shard *shard, const struct op *op, struct value *value)
 {
     if ((op->flags & OP_READ_REMOVE) != 0) {
-        shard_value_unlink(shard, value);
+        shard_value_unlink(shard, value, EVENT_DELETED);
     } else if ((op->flags & OP_READ_EXPIRE) != 0) {
         shard_value_set_expiry(shard, value, op->expires_at_ms);
         if (shard_value_expired(shard, value)) {
-            shard_value_unlink(shard, value);
+            shard_value_unlink(shard, value, EVENT_EXPIRED);
         }
     }
 }
@@ -93,7 +94,7 @@ void shard_read_remove(struct shard *shard, struct op *op)
         op->status = KVASIR_NOT_FOUND;
         return;
     }
-    shard_value_unlink(shard, value);
+    shard_value_unlink(shard, value, EVENT_DELETED);
     op->status = KVASIR_OK;
 }
 
@@ -132,7 +133,7 @@ void shard_read_expire(struct shard *shard, struct op *op)
     }
     op->status = KVASIR_OK;
     if (op->expires_at_ms <= shard->now.wall_ms) {
-        shard_value_unlink(shard, value);
+        shard_value_unlink(shard, value, EVENT_EXPIRED);
     } else {
         shard_value_set_expiry(shard, value, op->expires_at_ms);
     }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/fault.h"
+#include "store/shard_event.h"
 #include "store/shard_impl.h"
 #include "store/shard_watch.h"
 
@@ -34,12 +35,12 @@ struct value *shard_value_find(struct shard *shard, const struct op *op)
         return NULL;
     }
     if (UNLIKELY(shard_value_flushed(shard, value))) {
-        shard_value_unlink(shard, value);
+        shard_value_unlink(shard, value, EVENT_NONE);
         return NULL;
     }
     if (UNLIKELY(shard_value_expired(shard, value))) {
         shard->expired++;
-        shard_value_unlink(shard, value);
+        shard_value_unlink(shard, value, EVENT_EXPIRED);
         return NULL;
     }
     return value;
@@ -178,11 +179,13 @@ void shard_value_link(struct shard *shard, struct value *value)
     shard_value_count_expiry(shard, value, 1);
     index_insert(&shard->index, value);
     shard_value_enlist(shard, value);
+    shard_event_note(shard, EVENT_SEALED, value);
 }
 
-void shard_value_unlink(struct shard *shard, struct value *value)
+void shard_value_unlink(struct shard *shard, struct value *value, enum event_kind why)
 {
     check(value->state == VALUE_SEALED);
+    shard_event_note(shard, why, value);
     shard_pin_clear(shard, value);
     struct shard_space *space = shard_space_of(shard, value);
     if (shard_value_flushed(shard, value)) {
