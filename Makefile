@@ -194,9 +194,12 @@ $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
 
-$(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o
+# What these programs share.
+RDMA_TEST_SHARED := $(filter-out $(RDMA_TEST_SOURCES),$(wildcard tests/rdma/*.c))
+$(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o \
+		$(RDMA_TEST_SHARED:%.c=$(BUILD)/test-obj/%.o)
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -ldl -o $@
 
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags

@@ -6,7 +6,8 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$(realpath -m "${KVASIR_BUILD:-build/gcc-release}")
-limit_s=${KVASIR_RDMA_LIMIT_S:-170}
+limit_s=${KVASIR_RDMA_LIMIT_S:-300}
+module=$build/modules/rdma.so
 passed=0 failed=0 skipped=0
 
 # Programs in C lie in the build folder.
@@ -15,6 +16,16 @@ for source in tests/rdma/test_*.c; do
     name=$(basename "$source" .c)
     [[ " ${TESTS:-${name#test_}} " == *" ${name#test_} "* ]] && programs+=("$name")
 done
+
+# Prints why a program cannot run, nothing when it can.
+lacks()
+{
+    if [ ! -x "$build/tests/rdma/$1" ]; then
+        echo "it is not built, for libibverbs is missing"
+    elif [ "$1" != test_verbs ] && [ ! -e "$module" ]; then
+        echo "there is no module $module"
+    fi
+}
 
 skip_all()
 {
@@ -29,19 +40,23 @@ skip_all()
 run_in_machine()
 {
     local kernel=$1 name arguments=() targets=()
-    for name in bash grep sed timeout; do arguments+=(--file "$(command -v "$name"):/usr/bin/$name"); done
-    for name in "${programs[@]}"; do
+    shift
+    for name in bash grep sed timeout; do
+        arguments+=(--file "$(command -v "$name"):/usr/bin/$name")
+    done
+    for name in "$@"; do
         arguments+=(--file "$build/tests/rdma/$name:/tests/$name")
         targets+=("/tests/$name")
     done
+    [ ! -e "$module" ] || arguments+=(--file "$module:/modules/rdma.so")
     utils/rdma_vm.sh --kernel "$kernel" --timeout "$limit_s" "${arguments[@]}" \
-        --file utils/run_unit.sh --env "KVASIR_SUITE_NAME=rdma" -- \
-        bash /utils/run_unit.sh "${targets[@]}"
+        --file utils/run_unit.sh --env KVASIR_SUITE_NAME=rdma --env KVASIR_UNIT_LIMIT_S="$limit_s" \
+        --env KVASIR_RDMA_MODULE=/modules/rdma.so -- bash /utils/run_unit.sh "${targets[@]}"
 }
 
 run_kernel()
 {
-    local kernel=$1 log rc line p f s
+    local kernel=$1 log rc name reason line p f s able=()
     log=$(mktemp)
     utils/rdma_vm.sh --kernel "$kernel" --prepare 2>"$log"
     rc=$?
@@ -51,7 +66,17 @@ run_kernel()
         return
     fi
     echo "--- Linux $kernel"
-    run_in_machine "$kernel" >"$log" 2>&1
+    for name in "${programs[@]}"; do
+        reason=$(lacks "$name")
+        if [ -z "$reason" ]; then
+            able+=("$name")
+        else
+            echo "SKIPPED $name on Linux $kernel: $reason"
+            skipped=$((skipped + 1))
+        fi
+    done
+    [ ${#able[@]} -gt 0 ] || return
+    run_in_machine "$kernel" "${able[@]}" >"$log" 2>&1
     rc=$?
     grep -av '^rdma: ' "$log"
     line=$(grep -aE '^rdma: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$log")
@@ -66,12 +91,6 @@ run_kernel()
     fi
 }
 
-for kernel in ${KERNELS:-6.1 6.12}; do
-    if [ ! -x "$build/tests/rdma/${programs[0]}" ]; then
-        skip_all "$kernel" "it is not built, for libibverbs is missing"
-    else
-        run_kernel "$kernel"
-    fi
-done
+for kernel in ${KERNELS:-6.1 6.12}; do run_kernel "$kernel"; done
 echo "rdma: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
