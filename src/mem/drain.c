@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "mem/runs_impl.h"
 
-uint32_t drain_find_page(const struct runs *runs, uint32_t level_max)
+uint32_t drain_find_page(struct runs *runs, uint32_t level_max)
 {
     return fills_find_sparsest(&runs->extents.fills, level_max);
 }

@@ -13,7 +13,7 @@
 #define DRAIN_LEVEL_FULL 64U
 
 /* The page held that is least full, no fuller than level_max 64ths; PAGES_NONE: there is none. */
-uint32_t drain_find_page(const struct runs *runs, uint32_t level_max);
+uint32_t drain_find_page(struct runs *runs, uint32_t level_max);
 /* No page may be closed. */
 void drain_close(struct runs *runs, uint32_t page);
 /* PAGES_NONE: none is closed, or the one that was is empty and has gone back to the pool. */

@@ -29,7 +29,7 @@ static void fills_push(struct fills *fills, uint32_t page, uint32_t level)
 
 void fills_insert(struct fills *fills, uint32_t page)
 {
-    fills_push(fills, page, fills->pages->pages[page].used_units >> fills->level_shift);
+    fills_push(fills, page, fills_level(fills, fills->pages->pages[page].used_units));
 }
 
 void fills_remove(struct fills *fills, uint32_t page)
@@ -49,21 +49,28 @@ void fills_remove(struct fills *fills, uint32_t page)
     record->prev = PAGES_NONE;
 }
 
-void fills_update(struct fills *fills, uint32_t page)
+void fills_sink(struct fills *fills, uint32_t page)
 {
-    const struct page *record = &fills->pages->pages[page];
-    uint32_t level = record->used_units >> fills->level_shift;
-    if (level != record->level && record->level != FILLS_SET_ASIDE) {
+    if (fills->pages->pages[page].level != FILLS_SET_ASIDE) {
         fills_remove(fills, page);
-        fills_push(fills, page, level);
+        fills_insert(fills, page);
     }
 }
 
-uint32_t fills_find_sparsest(const struct fills *fills, uint32_t level_max)
+uint32_t fills_find_sparsest(struct fills *fills, uint32_t level_max)
 {
-    for (uint32_t level = 0; level <= level_max; level++) {
-        if (fills->first[level] != PAGES_NONE) {
-            return fills->first[level];
+    uint32_t stale_left = FILLS_STALE_MAX;
+    uint32_t level = 0;
+    while (level <= level_max && stale_left > 0) {
+        uint32_t page = fills->first[level];
+        if (page == PAGES_NONE) {
+            level++;
+        } else if (fills_level(fills, fills->pages->pages[page].used_units) == level) {
+            return page;
+        } else {
+            fills_remove(fills, page);
+            fills_insert(fills, page);
+            stale_left--;
         }
     }
     return PAGES_NONE;

@@ -27,6 +27,11 @@ struct layout_plan {
     size_t short_bytes;
 };
 
+static size_t layout_single_bytes(const struct pages *pages)
+{
+    return (size_t)pages->unit_bytes * PAGES_GRANULE_UNITS * LAYOUT_SINGLE_GRANULES;
+}
+
 static size_t layout_run_bytes(const struct pages *pages, struct run run)
 {
     return (size_t)run.length_units << pages->unit_shift;
@@ -61,10 +66,9 @@ static bool layout_take_pages(const struct runs *runs, size_t count, struct layo
 
 static void layout_give_runs(struct runs *runs, struct layout *layout)
 {
-    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
-        if (layout->runs[index].page != PAGES_NONE) {
-            runs_give(runs, &layout->runs[index]);
-        }
+    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX && layout->runs[index].page != PAGES_NONE;
+         index++) {
+        runs_give(runs, &layout->runs[index]);
     }
 }
 
@@ -136,11 +140,11 @@ static bool layout_take_tail(struct runs *runs, struct layout_plan plan, struct 
 static struct layout_plan layout_plan_tail(const struct pages *pages, size_t tail_bytes,
                                            size_t length_bytes)
 {
-    size_t granule_bytes = (size_t)pages_unit_bytes(pages) * PAGES_GRANULE_UNITS;
-    size_t short_bytes = tail_bytes % granule_bytes;
+    size_t granule_bytes = (size_t)pages->unit_bytes * PAGES_GRANULE_UNITS;
+    size_t short_bytes = tail_bytes & (granule_bytes - 1);
     size_t wasted_bytes = short_bytes > 0 ? granule_bytes - short_bytes : 0;
 
-    if (tail_bytes <= LAYOUT_SINGLE_GRANULES * granule_bytes) {
+    if (tail_bytes <= layout_single_bytes(pages)) {
         return (struct layout_plan){.short_bytes = tail_bytes};
     }
     if (wasted_bytes * LAYOUT_WASTE_DIVISOR <= length_bytes) {
@@ -156,14 +160,14 @@ static struct layout_plan layout_plan_tail(const struct pages *pages, size_t tai
 static size_t layout_tail_bytes(const struct pages *pages, size_t length_bytes)
 {
     size_t page_bytes = pages->page_bytes;
-    size_t tail_bytes = length_bytes % page_bytes;
+    size_t tail_bytes = length_bytes & (page_bytes - 1);
     return tail_bytes > page_bytes - page_bytes / LAYOUT_PAGE_DIVISOR ? 0 : tail_bytes;
 }
 
 size_t layout_page_count(const struct pages *pages, size_t length_bytes)
 {
-    bool is_rounded =
-        length_bytes % pages->page_bytes > 0 && layout_tail_bytes(pages, length_bytes) == 0;
+    size_t rest_bytes = length_bytes & (pages->page_bytes - 1);
+    bool is_rounded = rest_bytes > 0 && layout_tail_bytes(pages, length_bytes) == 0;
     return (length_bytes >> pages->page_shift) + is_rounded;
 }
 
@@ -186,10 +190,13 @@ static bool layout_take_any_tail(struct runs *runs, size_t tail_bytes, size_t le
 enum kvasir_status layout_take(struct runs *runs, size_t length_bytes, struct layout *layout_p)
 {
     struct pages *pages = runs_pages(runs);
+    *layout_p = layout_empty;
+    if (LIKELY(length_bytes > 0 && length_bytes <= layout_single_bytes(pages)) &&
+        runs_take(runs, length_bytes, &layout_p->runs[0]) == KVASIR_OK) {
+        return KVASIR_OK;
+    }
     size_t page_count = layout_page_count(pages, length_bytes);
     size_t tail_bytes = layout_tail_bytes(pages, length_bytes);
-
-    *layout_p = layout_empty;
     /* Not one page is touched for a value that cannot fit in what is free; and the pool, which all
      * cores share, is not looked at for a short one. */
     if (page_count > 0 &&
@@ -214,19 +221,9 @@ void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p
     layout_give_pages(runs_pages(runs), layout_p);
 }
 
-void layout_set_owner(struct runs *runs, const struct layout *layout, uint32_t owner)
-{
-    for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
-        if (layout->runs[index].page != PAGES_NONE) {
-            runs_set_owner(runs, layout->runs[index], owner);
-        }
-    }
-}
-
 /* One run elsewhere, of which length_bytes are in use. It does not grow, and where more of the value
  * follows it keeps its length. */
-static bool layout_move_run(struct runs *runs, size_t length_bytes, struct run *run_p,
-                            uint32_t owner)
+static bool layout_move_run(struct runs *runs, size_t length_bytes, struct run *run_p)
 {
     const struct pages *pages = runs_pages(runs);
     struct run run;
@@ -238,7 +235,6 @@ static bool layout_move_run(struct runs *runs, size_t length_bytes, struct run *
         return false;
     }
     copy_payload(runs_address(pages, run), runs_address(pages, *run_p), length_bytes);
-    runs_set_owner(runs, run, owner);
     runs_give(runs, run_p);
     *run_p = run;
     return true;
@@ -257,8 +253,7 @@ static void layout_copy(struct layout_cursor *to, struct layout_cursor *from)
 }
 
 /* The whole tail elsewhere, cut anew. */
-static bool layout_move_tail(struct runs *runs, size_t length_bytes, struct layout *layout,
-                             uint32_t owner)
+static bool layout_move_tail(struct runs *runs, size_t length_bytes, struct layout *layout)
 {
     const struct pages *pages = runs_pages(runs);
     size_t tail_bytes = layout_tail_bytes(pages, length_bytes);
@@ -272,7 +267,6 @@ static bool layout_move_tail(struct runs *runs, size_t length_bytes, struct layo
     layout_cursor_init(&to, pages, &new, tail_bytes);
     layout_cursor_init(&from, pages, &old, tail_bytes);
     layout_copy(&to, &from);
-    layout_set_owner(runs, &new, owner);
     layout_give_runs(runs, &old);
     new.first_page = layout->first_page;
     *layout = new;
@@ -284,13 +278,14 @@ bool layout_move(struct runs *runs, size_t length_bytes, struct layout *layout, 
 {
     const struct pages *pages = runs_pages(runs);
     size_t left_bytes = layout_tail_bytes(pages, length_bytes);
+    runs_set_taker(runs, owner);
     for (uint32_t index = 0; index < LAYOUT_RUNS_MAX; index++) {
         struct run *own = &layout->runs[index];
         size_t run_bytes = layout_run_bytes(pages, *own);
         size_t used_bytes = run_bytes < left_bytes ? run_bytes : left_bytes;
         if (own->page == run.page && own->offset_units == run.offset_units) {
-            return layout_move_run(runs, used_bytes, own, owner) ||
-                   layout_move_tail(runs, length_bytes, layout, owner);
+            return layout_move_run(runs, used_bytes, own) ||
+                   layout_move_tail(runs, length_bytes, layout);
         }
         left_bytes -= used_bytes;
     }

@@ -22,7 +22,7 @@
 
 struct layout {
     uint32_t first_page; /* PAGES_NONE: no whole page; further pages follow page.next */
-    struct run runs[LAYOUT_RUNS_MAX];
+    struct run runs[LAYOUT_RUNS_MAX]; /* those in use come first */
 };
 
 /* Room for length_bytes (0 takes nothing). All or nothing: KVASIR_OK, or KVASIR_NO_MEMORY and
@@ -35,8 +35,6 @@ void layout_give(struct runs *runs, size_t length_bytes, struct layout *layout_p
 /* Whole pages that a value of this length takes. */
 size_t layout_page_count(const struct pages *pages, size_t length_bytes);
 
-/* Says whose the runs are, see runs_keep_owners. */
-void layout_set_owner(struct runs *runs, const struct layout *layout, uint32_t owner);
 /* Copies the bytes of one of the layout's runs, or of all where the holes are such, to other places
  * and gives the old ones back. Nobody may be reading them. False: there is no room, and nothing has
  * changed. */

@@ -37,6 +37,27 @@ static uint8_t runs_chunk_granules(uint32_t size_units, uint32_t percent)
     return 0;
 }
 
+static uint64_t runs_all_bits(uint32_t chunk_granules, uint32_t size_units)
+{
+    return chunk_granules == 0 ? 0
+                               : ~(uint64_t)0 >> (64 - runs_chunk_runs(chunk_granules, size_units));
+}
+
+/* A class of runs of this size in such chunks, with none yet. */
+static void runs_class_setup(struct run_class *class, uint32_t size_units, uint8_t chunk_granules)
+{
+    uint8_t small = runs_chunk_granules(size_units, 87);
+    *class = (struct run_class){
+        .partial = PAGES_NONE,
+        .size_units = (uint16_t)size_units,
+        .chunk_granules = chunk_granules,
+        .chunk_granules_small = small,
+        .reciprocal = ((1U << 16) + size_units - 1) / size_units,
+        .all_bits = runs_all_bits(chunk_granules, size_units),
+        .all_bits_small = runs_all_bits(small, size_units),
+    };
+}
+
 /* The class that rounding leads to while there is no exact one. A class whose runs would fill granules
  * exactly has no chunks: such runs are whole granules. */
 static uint16_t runs_regular_class(const struct runs *runs, uint32_t units)
@@ -58,13 +79,7 @@ static void runs_setup_classes(struct runs *runs)
     for (uint32_t index = 0; index < RUNS_REGULAR_COUNT; index++) {
         uint32_t granules = index < 16 ? index + 1 : 9 + index % 8;
         uint32_t shift = index < 16 ? 0 : (index - 16) / 8 + 1;
-        uint32_t size_units = granules << shift;
-        runs->classes[index] = (struct run_class){
-            .partial = PAGES_NONE,
-            .size_units = (uint16_t)size_units,
-            .chunk_granules = (uint8_t)granules,
-            .chunk_granules_small = runs_chunk_granules(size_units, 87),
-        };
+        runs_class_setup(&runs->classes[index], granules << shift, (uint8_t)granules);
     }
     for (uint32_t index = RUNS_REGULAR_COUNT; index < RUNS_CLASS_COUNT; index++) {
         runs->classes[index].partial = PAGES_NONE;
@@ -135,7 +150,7 @@ void runs_partial_remove(struct runs *runs, struct run_class *class, uint32_t ch
 
 static uint64_t runs_chunk_all_bits(const struct granule *record, const struct run_class *class)
 {
-    return ~(uint64_t)0 >> (64 - runs_chunk_runs(record->length, class->size_units));
+    return record->length == class->chunk_granules ? class->all_bits : class->all_bits_small;
 }
 
 /* Room for the owners of a chunk's runs. False: there is none. */
@@ -161,7 +176,7 @@ static void runs_owners_give(struct runs *runs, const struct granule *record)
     }
 }
 
-static bool runs_chunk_create(struct runs *runs, struct run_class *class)
+ATTR_COLD static bool runs_chunk_create(struct runs *runs, struct run_class *class)
 {
     uint32_t chunk = PAGES_NONE;
     if (!extents_take(&runs->extents, class->chunk_granules, &chunk) &&
@@ -200,7 +215,7 @@ static void runs_exact_forget(struct runs *runs, struct run_class *class)
     class->size_units = 0;
 }
 
-static void runs_chunk_destroy(struct runs *runs, struct run_class *class, uint32_t chunk)
+ATTR_COLD static void runs_chunk_destroy(struct runs *runs, struct run_class *class, uint32_t chunk)
 {
     if (!runs_is_closed(runs, chunk)) {
         runs_partial_remove(runs, class, chunk);
@@ -213,7 +228,7 @@ static void runs_chunk_destroy(struct runs *runs, struct run_class *class, uint3
 
 /* A class for exactly this length, when a place is free and packing takes back no more than what
  * rounding would have wasted. */
-static void runs_exact_create(struct runs *runs, uint32_t units)
+ATTR_COLD static void runs_exact_create(struct runs *runs, uint32_t units)
 {
     uint8_t granules = runs_chunk_granules(units, 99);
     if (granules == 0) {
@@ -230,12 +245,7 @@ static void runs_exact_create(struct runs *runs, uint32_t units)
     for (uint32_t index = RUNS_REGULAR_COUNT; index < RUNS_CLASS_COUNT; index++) {
         struct run_class *class = &runs->classes[index];
         if (class->size_units == 0) {
-            *class = (struct run_class){
-                .partial = PAGES_NONE,
-                .size_units = (uint16_t)units,
-                .chunk_granules = granules,
-                .chunk_granules_small = runs_chunk_granules(units, 87),
-            };
+            runs_class_setup(class, units, granules);
             runs->class_of[units] = (uint16_t)index;
             return;
         }
@@ -269,6 +279,9 @@ static struct run runs_take_from_chunk(struct runs *runs, struct run_class *clas
     if (record->free_bits == 0) {
         runs_partial_remove(runs, class, chunk);
     }
+    if (runs->tables != NULL) {
+        runs_owner_table(runs, record)[index] = runs->taker;
+    }
     return (struct run){
         .page = chunk >> runs->pages->granules_shift,
         .offset_units = (uint16_t)(record->first * PAGES_GRANULE_UNITS + index * class->size_units),
@@ -276,9 +289,11 @@ static struct run runs_take_from_chunk(struct runs *runs, struct run_class *clas
     };
 }
 
+/* What was just taken. */
 static struct run runs_of_granules(const struct runs *runs, uint32_t granule)
 {
-    const struct granule *record = &runs->pages->granules[granule];
+    struct granule *record = &runs->pages->granules[granule];
+    record->owner = runs->taker;
     return (struct run){
         .page = granule >> runs->pages->granules_shift,
         .offset_units = (uint16_t)(record->first * PAGES_GRANULE_UNITS),
@@ -336,15 +351,17 @@ static void runs_count_take(struct runs *runs, struct run run)
 {
     runs->taken_units += run.length_units;
     runs->pages->pages[run.page].used_units += run.length_units;
-    fills_update(&runs->extents.fills, run.page);
 }
 
 static void runs_count_give(struct runs *runs, struct run run)
 {
+    struct fills *fills = &runs->extents.fills;
+    struct page *page = &runs->pages->pages[run.page];
     runs->taken_units -= run.length_units;
-    runs->pages->pages[run.page].used_units -= run.length_units;
-    if (run.page != runs->extents.closed_page) {
-        fills_update(&runs->extents.fills, run.page);
+    page->used_units -= run.length_units;
+    if (UNLIKELY(fills_level(fills, page->used_units) < page->level) &&
+        run.page != runs->extents.closed_page) {
+        fills_sink(fills, run.page);
     }
 }
 
@@ -389,7 +406,7 @@ static void runs_give_to_chunk(struct runs *runs, struct run run, uint32_t chunk
     struct granule *record = &runs->pages->granules[chunk];
     struct run_class *class = &runs->classes[record->run_class];
     uint32_t offset = run.offset_units - record->first * PAGES_GRANULE_UNITS;
-    uint32_t index = offset / class->size_units;
+    uint32_t index = runs_index_in_chunk(class, offset);
     uint64_t bit = (uint64_t)1 << index;
 
     check(index * class->size_units == offset && run.length_units == class->size_units);
@@ -456,23 +473,15 @@ static struct granule *runs_find_record(const struct runs *runs, struct run run,
     if (record->state == GRANULE_CHUNK) {
         uint32_t first = record->first;
         record -= index - first;
-        *index_p = (run.offset_units - first * PAGES_GRANULE_UNITS) / run.length_units;
+        *index_p = runs_index_in_chunk(&runs->classes[record->run_class],
+                                       run.offset_units - first * PAGES_GRANULE_UNITS);
     }
     return record;
 }
 
-void runs_set_owner(struct runs *runs, struct run run, uint32_t owner)
+void runs_set_taker(struct runs *runs, uint32_t owner)
 {
-    uint32_t index;
-    if (runs->tables == NULL) {
-        return;
-    }
-    struct granule *record = runs_find_record(runs, run, &index);
-    if (record->state == GRANULE_CHUNK) {
-        runs_owner_table(runs, record)[index] = owner;
-    } else {
-        record->owner = owner;
-    }
+    runs->taker = owner;
 }
 
 uint32_t runs_owner(const struct runs *runs, struct run run)

@@ -27,9 +27,8 @@ struct run {
 
 /* Borrows pages. NULL when out of memory. */
 struct runs *runs_create(struct pages *pages);
-/* From now on, while nothing is taken, each run has an owner, a number that the caller sets after each
- * take: who is asked when the run is to be moved (mem/drain). Short runs cost 4 bytes more for it, in
- * runs of tables, which outlives this allocator. */
+/* From now on, while nothing is taken, each run has an owner: who is asked when the run is to be moved
+ * (mem/drain). Short runs cost 4 bytes more for it, in runs of tables, which outlives this allocator. */
 void runs_keep_owners(struct runs *runs, struct runs *tables);
 /* Every run must have been given back. */
 void runs_destroy(struct runs **runs_p);
@@ -46,8 +45,8 @@ ATTR_MUST_USE enum kvasir_status runs_take_part(struct runs *runs, size_t length
 /* Sets run_p->page to PAGES_NONE. */
 void runs_give(struct runs *runs, struct run *run_p);
 
-/* Does nothing where owners are not kept. */
-void runs_set_owner(struct runs *runs, struct run run, uint32_t owner);
+/* Whose the runs are that are taken from now on. */
+void runs_set_taker(struct runs *runs, uint32_t owner);
 uint32_t runs_owner(const struct runs *runs, struct run run);
 
 /* The run that starts at this address and was taken from this allocator. */

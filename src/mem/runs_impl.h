@@ -23,6 +23,9 @@ struct run_class {
     uint16_t size_units; /* 0: an exact class not in use */
     uint8_t chunk_granules;
     uint8_t chunk_granules_small; /* used when there is no room for the former */
+    uint32_t reciprocal;          /* instead of a division by size_units */
+    uint64_t all_bits;            /* of a chunk all of whose runs are free, */
+    uint64_t all_bits_small;      /* and of a small one */
 };
 
 struct runs {
@@ -30,6 +33,7 @@ struct runs {
     struct runs *tables; /* borrowed; where the owners of chunks' runs are kept; NULL: no owners */
     struct extents extents;
     uint64_t taken_units;
+    uint32_t taker;                          /* the owner of what is taken now */
     uint32_t heat_left;                      /* takes until the heats are halved */
     uint16_t class_of[RUNS_UNITS_MAX + 1];   /* by length in units; NONE: whole granules */
     uint16_t heat[RUNS_UNITS_MAX + 1];       /* recent takes of this length */
@@ -40,6 +44,14 @@ struct runs {
 /* Into and out of the list of chunks with a free run of their class. */
 void runs_partial_insert(struct runs *runs, struct run_class *class, uint32_t chunk);
 void runs_partial_remove(struct runs *runs, struct run_class *class, uint32_t chunk);
+
+/* Which run of its chunk lies offset_units behind the chunk's start. Exact for starts of runs: with
+ * reciprocal = ceil(2^16 / size), offset * reciprocal / 2^16 exceeds offset / size by less than
+ * offset / 2^16, and a chunk is shorter than 2^16 units. */
+static inline uint32_t runs_index_in_chunk(const struct run_class *class, uint32_t offset_units)
+{
+    return (offset_units * class->reciprocal) >> 16;
+}
 
 static inline uint32_t *runs_owner_table(const struct runs *runs, const struct granule *chunk)
 {

@@ -242,6 +242,24 @@ static void read_whole_arguments(struct request_reader *reader, const struct vie
     reader->args_left = left;
 }
 
+/* A whole request of short arguments, which nearly all are, at offset start. False: it needs a closer
+ * look from its beginning. */
+static bool read_whole_request(struct request_reader *reader, const struct view *view, size_t start)
+{
+    uint32_t count = 0;
+    size_t header = read_quick(view->data + start, view->length_bytes - start, &count);
+    if (header == 0 || view->data[start] != '*' || count == 0 || count > view->args_capacity ||
+        count > view->limits->args_max) {
+        return false;
+    }
+    reader->arg_count = 0;
+    reader->args_left = count;
+    reader->token = start + header;
+    reader->offset = reader->token;
+    read_whole_arguments(reader, view);
+    return reader->args_left == 0;
+}
+
 /* The arguments of an array, one after the other, as far as the bytes reach. */
 static enum step read_arguments(struct request_reader *reader, const struct view *view)
 {
@@ -494,6 +512,10 @@ enum reader_result request_reader_advance(struct request_reader *reader, uint8_t
         if (reader->state == STATE_START) {
             if (start == length_bytes) {
                 step = STEP_MORE;
+                break;
+            }
+            if (LIKELY(read_whole_request(reader, &view, start))) {
+                step = STEP_REQUEST;
                 break;
             }
             begin(reader, &view, start);

@@ -23,7 +23,7 @@
 #include "server/cmd_string.h"
 #include "server/cmd_transaction.h"
 
-static const struct handler HANDLERS[COMMAND_COUNT] = {
+const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_PING] = {NULL, cmd_connection_reply_ping, 0},
     [COMMAND_ECHO] = {NULL, cmd_connection_reply_echo, 0},
     [COMMAND_HELLO] = {NULL, cmd_connection_reply_hello, 0},
@@ -202,9 +202,3 @@ static const struct handler HANDLERS[COMMAND_COUNT] = {
     [COMMAND_KV_EVENTS_SUBSCRIBE] = {cmd_events_plan_subscribe, cmd_events_reply_subscribe, 0},
     [COMMAND_KV_EVENTS_UNSUBSCRIBE] = {NULL, cmd_events_reply_unsubscribe, 0},
 };
-
-const struct handler *handlers_find(enum command_id id)
-{
-    check(id < COMMAND_COUNT);
-    return &HANDLERS[id];
-}

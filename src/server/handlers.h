@@ -3,6 +3,7 @@
  * arguments and adds the ops of one round (or a refusal); reply writes the answer once they are done.
  * A command without keys has no plan. Both run on the connection's thread and never wait. */
 
+#include "base/check.h"
 #include "server/conn.h"
 
 typedef void handler_plan_fn(struct conn *conn, struct request *request);
@@ -14,7 +15,14 @@ struct handler {
     uint8_t payload_arg;     /* index of the argument that may be uploaded; 0: none */
 };
 
-const struct handler *handlers_find(enum command_id id);
+/* By enum command_id. */
+extern const struct handler handlers_table[COMMAND_COUNT];
+
+static inline const struct handler *handlers_find(enum command_id id)
+{
+    check(id < COMMAND_COUNT);
+    return &handlers_table[id];
+}
 
 /* The refusal of a plan: text is static, a whole error reply. */
 static inline void request_refuse(struct request *request, const char *text)

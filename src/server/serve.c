@@ -216,8 +216,6 @@ static void answer(struct conn *conn, struct request *request)
     if (!request->more) {
         conn->reply_skip = (skip ? false : conn->reply_skip) || conn->skip_armed;
         conn->skip_armed = false;
-    }
-    if (!request->more) {
         if (UNLIKELY(reactor->monitor_count != 0)) {
             monitor_note(conn, request);
         }

@@ -172,8 +172,8 @@ void shard_room_tick(struct shard *shard);
 /* Moves values out of the page that is being drained, or out of the sparsest that is no fuller than
  * level_max 64ths, for up to *copy_bytes_p bytes. False: there is nothing to move. */
 bool shard_move_some(struct shard *shard, uint32_t level_max, uint64_t *copy_bytes_p);
-/* Says in the payload's bookkeeping that the value's runs are its own. */
-void shard_move_set_owner(struct shard *shard, const struct value *value);
+/* What is taken from the payload now will be the value's. */
+void shard_move_set_taker(struct shard *shard, const struct value *value);
 
 /* ---- shard_pin.c ---- */
 

@@ -23,9 +23,9 @@ static uint32_t shard_move_number(const struct shard *shard, const struct value 
     return (uint32_t)((size_t)((const uint8_t *)value - base) / VALUE_ALIGN_BYTES);
 }
 
-void shard_move_set_owner(struct shard *shard, const struct value *value)
+void shard_move_set_taker(struct shard *shard, const struct value *value)
 {
-    layout_set_owner(shard->payload, &value->layout, shard_move_number(shard, value));
+    runs_set_taker(shard->payload, shard_move_number(shard, value));
 }
 
 /* False: the value cannot be moved now. */

@@ -88,7 +88,8 @@ static bool shard_value_fits(const struct shard *shard, uint64_t length_bytes)
 {
     uint64_t page_bytes = pages_page_bytes(shard->config.payload);
     return length_bytes <= shard->config.value_bytes_max &&
-           length_bytes <= page_bytes * pages_present_count(shard->config.payload);
+           (length_bytes <= page_bytes ||
+            length_bytes <= page_bytes * pages_present_count(shard->config.payload));
 }
 
 /* True while a try is worth its cost: a long value first needs as many free pages as it fills. */
@@ -101,6 +102,7 @@ static bool shard_value_try_layout(struct shard *shard, struct value *value)
         }
         shard_room_release(shard);
     }
+    shard_move_set_taker(shard, value);
     return !fault_hit("store.payload") &&
            layout_take(shard->payload, value->length_bytes, &value->layout) == KVASIR_OK;
 }
@@ -132,7 +134,6 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
             return status;
         }
     }
-    shard_move_set_owner(shard, value);
     value->hash = op->hash;
     value->database = op->database;
     value->state = VALUE_RESERVED;
