@@ -253,20 +253,20 @@ void cmd_client_plan_list(struct conn *conn, struct request *request)
 
 void cmd_client_reply_list(struct conn *conn, struct request *request)
 {
-    struct gather *gather = request->gather;
-    struct gather_answer all = {0};
+    const struct gather *gather = request->gather;
+    size_t bytes = 0;
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        const struct gather_answer *answer = &gather->answers[i];
-        if (!gather_answer_add(&all, answer->text, answer->text_bytes)) {
-            gather->failed = true;
-        }
+        bytes += gather->answers[i].text_bytes;
     }
-    if (gather->failed || !reply_fits(conn, all.text_bytes)) {
+    if (gather->failed || !reply_fits(conn, bytes)) {
         reply_error(conn, "ERR out of memory for this answer");
     } else {
-        reply_verbatim(conn, slice_of(all.text, all.text_bytes));
+        reply_verbatim_begin(conn, bytes);
+        for (uint32_t i = 0; i < gather->reactor_count; i++) {
+            reply_part(conn, slice_of(gather->answers[i].text, gather->answers[i].text_bytes));
+        }
+        reply_verbatim_end(conn);
     }
-    gather_answer_free(&all);
     gather_destroy(&request->gather);
 }
 

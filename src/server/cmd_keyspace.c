@@ -10,8 +10,13 @@
 /* Buckets of one SCAN call at most, whatever COUNT says; and how many keys it asks for by default. */
 #define SCAN_BUCKETS_MAX   10000
 #define SCAN_COUNT_DEFAULT 10
-/* Buckets that KEYS visits between looks at its memory. */
-#define KEYS_BUCKETS 1024
+/* KEYS visits so many buckets, or collects so many bytes, before others get their turn; between looks at
+ * the bytes it visits a step of buckets. */
+#define KEYS_BUCKETS_MAX 4096
+#define KEYS_BYTES_MAX   (256U << 10)
+#define KEYS_BUCKETS     64
+/* So many bytes of keys are written before it is looked whether the client reads. */
+#define KEYS_REPLY_BYTES (64U << 10)
 
 static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer; use SCAN";
 
@@ -127,16 +132,18 @@ static void collect_key(void *argument, struct slice key, const struct value *va
     filter->answer->number++;
 }
 
-static void reply_collected(struct conn *conn, const struct gather_answer *answer)
+/* The keys from offset on until limit is passed; returns where the next begins. */
+static size_t reply_collected(struct conn *conn, const struct gather_answer *answer, size_t offset,
+                              size_t limit)
 {
-    size_t offset = 0;
-    while (offset < answer->text_bytes) {
+    while (offset < answer->text_bytes && offset < limit) {
         uint32_t length;
         memcpy(&length, answer->text + offset, sizeof(length));
         offset += sizeof(length);
         reply_bulk(conn, slice_of(answer->text + offset, length));
         offset += length;
     }
+    return offset;
 }
 
 static bool keep_pattern(struct request *request, struct slice pattern)
@@ -157,44 +164,95 @@ static bool keep_pattern(struct request *request, struct slice pattern)
     return true;
 }
 
+/* ---- KEYS: collected in several rounds, then written in several ---- */
+
+/* request->count of KEYS; in KEYS_WRITE round_arg is the reactor whose answer is being written, and number
+ * how far. */
+enum keys_step {
+    KEYS_BEGIN,
+    KEYS_COLLECT,
+    KEYS_WRITE
+};
+
 static void keys_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
-    struct key_filter filter = {.answer = &gather->answers[index],
+    struct gather_answer *answer = &gather->answers[index];
+    struct key_filter filter = {.answer = answer,
                                 .pattern = slice_of(gather->argument, gather->argument_bytes)};
-    uint64_t cursor = 0;
-    do {
-        cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, KEYS_BUCKETS,
-                            &gather->now, collect_key, &filter);
-    } while (cursor != 0 && !filter.full);
+    size_t limit = answer->text_bytes + KEYS_BYTES_MAX;
+    for (uint32_t visited = 0;
+         !answer->done && visited < KEYS_BUCKETS_MAX && answer->text_bytes < limit;
+         visited += KEYS_BUCKETS) {
+        answer->cursor = shard_scan(reactor->shard, (uint8_t)gather->number, answer->cursor,
+                                    KEYS_BUCKETS, &gather->now, collect_key, &filter);
+        answer->done = answer->cursor == 0 || filter.full;
+    }
 }
 
 void cmd_keyspace_plan_keys(struct conn *conn, struct request *request)
 {
-    if (begin(conn, request, keys_run) != NULL && keep_pattern(request, request->args[1])) {
-        start(conn, request);
+    if (request->count == KEYS_WRITE) {
+        return;
+    }
+    if (request->count == KEYS_BEGIN &&
+        (begin(conn, request, keys_run) == NULL || !keep_pattern(request, request->args[1]))) {
+        return;
+    }
+    request->count = KEYS_COLLECT;
+    request->more = true;
+    /* A transaction holds the shards, so that all its keys are of one moment. */
+    if (gather_start(conn->reactor, request->gather, conn->batch) &&
+        conn->reactor->held_shards == 0) {
+        conn_yield(conn);
+    }
+}
+
+static void end_keys(struct request *request)
+{
+    request->more = false;
+    gather_destroy(&request->gather);
+}
+
+static void reply_keys_collected(struct conn *conn, struct request *request)
+{
+    const struct gather *gather = request->gather;
+    int64_t count = 0;
+    bool done = true;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        count += gather->answers[i].number;
+        done = done && gather->answers[i].done;
+    }
+    request->more = true;
+    if (gather->failed) {
+        reply_error(conn, "ERR the keys make too long an answer; use SCAN");
+        end_keys(request);
+    } else if (done) {
+        reply_array(conn, (uint64_t)count);
+        request->count = KEYS_WRITE;
+        request->round_arg = 0;
+        request->number = 0;
     }
 }
 
 void cmd_keyspace_reply_keys(struct conn *conn, struct request *request)
 {
-    struct gather *gather = request->gather;
-    uint64_t bytes = 0;
-    int64_t count = 0;
-    for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        count += gather->answers[i].number;
-        bytes += gather->answers[i].text_bytes;
-    }
-    /* A key's length and CRLFs take about as much more. */
-    if (gather->failed || !reply_fits(conn, bytes + (uint64_t)count * RESP_HEADER_BYTES_MAX)) {
-        reply_error(conn, "ERR the keys make too long an answer; use SCAN");
-        gather_destroy(&request->gather);
+    const struct gather *gather = request->gather;
+    const struct gather_answer *answer;
+    if (request->count == KEYS_COLLECT) {
+        reply_keys_collected(conn, request);
         return;
     }
-    reply_array(conn, (uint64_t)count);
-    for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        reply_collected(conn, &gather->answers[i]);
+    answer = &gather->answers[request->round_arg];
+    request->number = (int64_t)reply_collected(conn, answer, (size_t)request->number,
+                                               (size_t)request->number + KEYS_REPLY_BYTES);
+    if ((size_t)request->number == answer->text_bytes) {
+        request->round_arg++;
+        request->number = 0;
     }
-    gather_destroy(&request->gather);
+    request->more = true;
+    if (request->round_arg == gather->reactor_count || conn->muted || conn->output.failed) {
+        end_keys(request);
+    }
 }
 
 /* ---- SCAN: the cursor is the shard's own, times the number of shards, plus the shard ---- */
@@ -291,7 +349,7 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
     reply_bulk(conn, slice_of(text, number_from_u64(text, gather->next_cursor)));
     reply_array(conn, request->flags != 0 ? 0 : (uint64_t)count);
     for (uint32_t i = 0; i < gather->reactor_count && request->flags == 0; i++) {
-        reply_collected(conn, &gather->answers[i]);
+        (void)reply_collected(conn, &gather->answers[i], 0, SIZE_MAX);
     }
     gather_destroy(&request->gather);
 }

@@ -10,6 +10,8 @@
 
 /* The longest answer of one reactor (KEYS, CLIENT LIST): beyond it the request is refused. */
 #define ANSWER_BYTES_MAX (64U << 20)
+/* An answer of one reactor that is no longer than this is not refused. */
+#define ANSWER_SMALL_BYTES (1U << 20)
 
 struct gather *gather_create(struct reactor *reactor, gather_run_fn *run, gather_done_fn *done)
 {
@@ -27,6 +29,7 @@ struct gather *gather_create(struct reactor *reactor, gather_run_fn *run, gather
     gather->run = run;
     gather->done = done;
     gather->origin = reactor->index;
+    gather->pool = &reactor->chunks;
     gather->reactor_count = count;
     return gather;
 }
@@ -39,6 +42,9 @@ void gather_destroy(struct gather **gather_p)
     }
     for (uint32_t i = 0; gather->answers != NULL && i < gather->reactor_count; i++) {
         free(gather->answers[i].text);
+    }
+    if (gather->counted_bytes > 0) {
+        gather->pool->large_bytes -= gather->counted_bytes;
     }
     free(gather->answers);
     free(gather->tasks);
@@ -75,6 +81,23 @@ void gather_answer_free(struct gather_answer *answer)
     *answer = (struct gather_answer){0};
 }
 
+/* Answers are memory beside the buffers, as long requests are, and share their bound; what INFO and the
+ * like need is had in any case. */
+static void count_answers(struct gather *gather)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        gather->failed = gather->failed || gather->answers[i].other < 0;
+        bytes += gather->answers[i].text_capacity;
+    }
+    gather->pool->large_bytes += bytes - gather->counted_bytes;
+    gather->counted_bytes = bytes;
+    if (bytes > (uint64_t)gather->reactor_count * ANSWER_SMALL_BYTES &&
+        gather->pool->large_bytes > gather->pool->large_bytes_max) {
+        gather->failed = true;
+    }
+}
+
 static bool one_done(struct reactor *reactor, struct gather *gather)
 {
     struct batch *batch = gather->batch;
@@ -83,9 +106,7 @@ static bool one_done(struct reactor *reactor, struct gather *gather)
         return false;
     }
     reactor->errand_count--;
-    for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        gather->failed = gather->failed || gather->answers[i].other < 0;
-    }
+    count_answers(gather);
     if (gather->done != NULL) {
         gather->done(reactor, gather);
     }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct batch;
+struct chunk_pool;
 struct gather;
 struct reactor;
 
@@ -25,9 +26,11 @@ struct gather_task {
 /* What one reactor answered. */
 struct gather_answer {
     int64_t number;
-    int64_t other; /* negative: out of memory for the text */
-    bool self;     /* the caller itself is concerned */
-    uint8_t *text; /* owned by the gather, or NULL */
+    int64_t other;   /* negative: out of memory for the text */
+    uint64_t cursor; /* the reactor's own: how far it has come, when it is asked several times */
+    bool done;       /* likewise: it has nothing more to do */
+    bool self;       /* the caller itself is concerned */
+    uint8_t *text;   /* owned by the gather, or NULL */
     size_t text_bytes;
     size_t text_capacity;
 };
@@ -41,12 +44,14 @@ struct gather {
     uint32_t origin;
     uint32_t waiting;
     uint32_t reactor_count;
+    struct chunk_pool *pool; /* borrowed from the origin: what is answered counts as large_bytes */
+    uint64_t counted_bytes;  /* so much of it is this one's */
     bool on_shards; /* run touches nothing of the reactor but its shard: a transaction, which holds
                              them all, runs it at once */
     bool ordered;   /* in: every reactor runs those that are ordered in the same order, which
                              reactor 0 decides */
     struct moment now;    /* in: at the start */
-    bool failed;          /* a reactor ran out of memory for its answer */
+    bool failed;          /* there is no memory for the answers, or not for so long ones */
     int64_t number;       /* in: the request's own */
     uint64_t cursor;      /* in: where a scan stands */
     uint64_t next_cursor; /* out: where it goes on; written by the shard that cursor names */
@@ -60,7 +65,7 @@ struct gather {
 
 /* A gather that is not yet under way; NULL: no memory. */
 struct gather *gather_create(struct reactor *reactor, gather_run_fn *run, gather_done_fn *done);
-/* Runs here at once and sends it to the others. The gather must not be touched until done, unless
+/* Runs here at once and sends it to the others; may be started again when it is done. The gather must not be touched until done, unless
  * this returns true: all is done already (done has been called). */
 bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch);
 void gather_destroy(struct gather **gather_p);

@@ -31,7 +31,7 @@ static uint8_t *header_room(struct conn *conn)
         }                                                 \
     } while (0)
 
-static void add_text(struct conn *conn, struct slice text)
+void reply_part(struct conn *conn, struct slice text)
 {
     if (!conn->muted) {
         output_text(&conn->output, text.data, text.length_bytes);
@@ -161,8 +161,8 @@ void reply_bulk(struct conn *conn, struct slice text)
         return;
     }
     REPLY_HEADER(conn, resp_encode_bulk_header(to, text.length_bytes));
-    add_text(conn, text);
-    add_text(conn, CRLF);
+    reply_part(conn, text);
+    reply_part(conn, CRLF);
 }
 
 void reply_text(struct conn *conn, const char *text)
@@ -170,11 +170,21 @@ void reply_text(struct conn *conn, const char *text)
     reply_bulk(conn, slice_of_text(text));
 }
 
+void reply_verbatim_begin(struct conn *conn, uint64_t length_bytes)
+{
+    REPLY_HEADER(conn, resp_encode_verbatim_header(to, conn->resp, length_bytes));
+}
+
+void reply_verbatim_end(struct conn *conn)
+{
+    reply_part(conn, CRLF);
+}
+
 void reply_verbatim(struct conn *conn, struct slice text)
 {
-    REPLY_HEADER(conn, resp_encode_verbatim_header(to, conn->resp, text.length_bytes));
-    add_text(conn, text);
-    add_text(conn, CRLF);
+    reply_verbatim_begin(conn, text.length_bytes);
+    reply_part(conn, text);
+    reply_verbatim_end(conn);
 }
 
 void reply_null(struct conn *conn)
@@ -258,5 +268,5 @@ void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_
     if (!output_value(&conn->output, &cursor, length_bytes, shard, value)) {
         pin_mail_release(conn->reactor, shard, value);
     }
-    add_text(conn, CRLF);
+    reply_part(conn, CRLF);
 }

@@ -26,6 +26,10 @@ void reply_integer(struct conn *conn, int64_t number);
 void reply_bulk(struct conn *conn, struct slice text);
 void reply_text(struct conn *conn, const char *text);
 void reply_verbatim(struct conn *conn, struct slice text);
+/* The same in parts: so many bytes in all. */
+void reply_verbatim_begin(struct conn *conn, uint64_t length_bytes);
+void reply_part(struct conn *conn, struct slice text);
+void reply_verbatim_end(struct conn *conn);
 void reply_null(struct conn *conn);
 void reply_null_array(struct conn *conn);
 void reply_array(struct conn *conn, uint64_t count);

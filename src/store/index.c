@@ -187,6 +187,11 @@ uint64_t index_scan(const struct index *index, uint64_t cursor, uint64_t *bucket
     return index_reverse(index_reverse(cursor) + 1);
 }
 
+bool index_scan_passed(uint64_t cursor, uint64_t hash)
+{
+    return index_reverse(index_mix(hash)) < index_reverse(cursor);
+}
+
 uint64_t index_bytes(const struct index *index)
 {
     uint64_t used_bytes = index->bucket_count * sizeof(uint32_t);

@@ -62,5 +62,9 @@ static inline struct value *index_next(const struct value *value)
 uint64_t index_scan(const struct index *index, uint64_t cursor, uint64_t *bucket_p,
                     uint64_t *second_p);
 
+/* True when a scan that stands at cursor has been where a value of this hash lies: if the index shrank
+ * meanwhile a bucket holds such values again. Who leaves them out meets each value once. */
+bool index_scan_passed(uint64_t cursor, uint64_t hash);
+
 /* Memory that the buckets take now. */
 uint64_t index_bytes(const struct index *index);

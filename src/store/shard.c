@@ -214,13 +214,14 @@ static bool shard_visible(const struct shard *shard, const struct value *value, 
            !shard_value_expired(shard, value);
 }
 
-static void shard_visit_bucket(struct shard *shard, uint8_t database, uint64_t bucket,
-                               shard_visit_fn *visit, void *argument)
+/* What lies in the bucket and was not there for the scan before it came to cursor. */
+static void shard_visit_bucket(struct shard *shard, uint8_t database, uint64_t cursor,
+                               uint64_t bucket, shard_visit_fn *visit, void *argument)
 {
     const struct value *value = index_first(&shard->index, bucket);
     while (value != NULL) {
         const struct value *next = index_next(value);
-        if (shard_visible(shard, value, database)) {
+        if (shard_visible(shard, value, database) && !index_scan_passed(cursor, value->hash)) {
             visit(argument, value_key(value), value);
         }
         value = next;
@@ -234,11 +235,12 @@ uint64_t shard_scan(struct shard *shard, uint8_t database, uint64_t cursor, uint
     shard_set_now(shard, now);
     for (uint32_t i = 0; i < bucket_count || i == 0; i++) {
         uint64_t bucket, second;
-        cursor = index_scan(&shard->index, cursor, &bucket, &second);
-        shard_visit_bucket(shard, database, bucket, visit, argument);
+        uint64_t next = index_scan(&shard->index, cursor, &bucket, &second);
+        shard_visit_bucket(shard, database, cursor, bucket, visit, argument);
         if (second != UINT64_MAX) {
-            shard_visit_bucket(shard, database, second, visit, argument);
+            shard_visit_bucket(shard, database, cursor, second, visit, argument);
         }
+        cursor = next;
         if (cursor == 0) {
             break;
         }

@@ -141,7 +141,7 @@ void shard_set_policy(struct shard *shard, const struct policy_ops *policy);
 typedef void shard_visit_fn(void *argument, struct slice key, const struct value *value);
 
 /* Visits the keys of a part of the index (Redis's SCAN promise: what is there all the time is
- * visited at least once, whatever the index does meanwhile). Starts at cursor 0; returns the next
+ * visited, and once, whatever the index does meanwhile). Starts at cursor 0; returns the next
  * cursor, 0 at the end. bucket_count bounds the work. */
 uint64_t shard_scan(struct shard *shard, uint8_t database, uint64_t cursor, uint32_t bucket_count,
                     const struct moment *now, shard_visit_fn *visit, void *argument);

@@ -1,0 +1,96 @@
+"""KEYS and CLIENT LIST: done in slices, complete, and their answers counted."""
+
+import random
+import threading
+
+import kvserver
+import pytest
+import resp
+
+pytestmark = pytest.mark.reactors
+
+COUNT = 60_000
+
+
+def fill(connection, count=COUNT):
+    for first in range(0, count, 500):
+        words = [word for i in range(first, first + 500) for word in (f"stays:{i}", "v")]
+        assert connection("MSET", *words) == "OK"
+
+
+@pytest.mark.parametrize("reactors", [1, 4])
+def test_keys_has_each_once_while_others_come_and_go(start, reactors):
+    """The index grows and shrinks under the scan; what stays is there, and once."""
+    server = start(reactors=reactors)
+    ended = threading.Event()
+
+    def change():
+        chance = random.Random(7)
+        with server.connect() as connection:
+            while not ended.is_set():
+                names = [f"goes:{chance.randrange(10**9)}" for _ in range(20_000)]
+                for some in range(0, len(names), 500):
+                    words = [word for name in names[some : some + 500] for word in (name, "v")]
+                    connection("MSET", *words)
+                for some in range(0, len(names), 500):
+                    connection("UNLINK", *names[some : some + 500])
+
+    with server.connect() as connection:
+        fill(connection)
+        changer = threading.Thread(target=change)
+        changer.start()
+        try:
+            for _ in range(5):
+                keys = connection("KEYS", "*")
+                assert len(set(keys)) == len(keys)
+                assert sum(key.startswith(b"stays:") for key in keys) == COUNT
+            assert len(connection("KEYS", "stays:1?")) == 10
+        finally:
+            ended.set()
+            changer.join()
+
+
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_keys_of_a_transaction_are_of_one_moment(start, reactors):
+    server = start(reactors=reactors)
+    with server.connect() as connection:
+        fill(connection, 20_000)
+        connection("MULTI")
+        connection("KEYS", "*")
+        connection("DBSIZE")
+        keys, size = connection("EXEC")
+        assert len(keys) == size == 20_000
+
+
+def test_an_answer_that_waits_is_counted_and_goes(start):
+    server = start(reactors=2, buffer_memory="16mb", metadata_memory="96mb")
+    with server.connect() as connection:
+        fill(connection, 300_000)
+        before = server.info()["buffer_bytes"]
+        with server.connect(receive_buffer=8192) as slow:
+            slow.send(resp.encode("KEYS", "*"))
+            kvserver.wait_until(
+                lambda: server.info()["buffer_bytes"] > before + 300_000 * 12, "the answer"
+            )
+            assert connection("PING") == "PONG"
+            assert len(slow.read()) == 300_000
+        kvserver.wait_until(
+            lambda: server.info()["buffer_bytes"] <= before + (1 << 20), "its memory to go back"
+        )
+        with server.connect(receive_buffer=8192) as vanishes:
+            vanishes.send(resp.encode("KEYS", "*"))
+            kvserver.wait_until(
+                lambda: server.info()["buffer_bytes"] > before + 300_000 * 12, "the answer"
+            )
+        kvserver.wait_until(
+            lambda: server.info()["buffer_bytes"] <= before + (1 << 20), "its memory to go back"
+        )
+
+
+def test_keys_that_are_too_many_are_refused(start):
+    server = start(reactors=1, client_query_buffer_limit="1mb", metadata_memory="96mb")
+    with server.connect() as connection:
+        fill(connection, 200_000)
+        assert connection.error("KEYS", "*") == "ERR the keys make too long an answer; use SCAN"
+        assert len(connection("KEYS", "stays:1234*")) == 11 + 100
+        assert connection("PING") == "PONG"
