@@ -15,7 +15,8 @@
 # A stock kernel of Debian starts under QEMU from a file system in memory that holds busybox, kernel
 # modules, and what the caller puts in: no disk, no network, no privileges, no state between runs.
 # COMMAND runs as root in "/"; its output, both kinds together, comes out on stdout; stdin is empty.
-# It finds rxe0 at 10.9.0.1 and rxe1 at 10.9.0.2, joined by a pair of virtual links (vm0, vm1), and
+# It finds rxe0 at 10.9.0.1 and rxe1 at 10.9.0.2, joined by a pair of virtual links (vm0, vm1;
+# "vm_link down vm1" takes one down), and
 #   VM_DEVICE=rxe0 VM_ADDRESS=10.9.0.1 VM_GID_INDEX=N, and the same with 2 at the end of the name.
 #
 # Exit status: COMMAND's; 77 no such machine can be had here (the reason is printed); 124 time was
@@ -263,6 +264,7 @@ make_base()
     printf '%s\n' 'root:x:0:' 'nogroup:x:65534:' >"$root/etc/group"
     printf '%s\n' 'passwd: files' 'group: files' 'hosts: files' >"$root/etc/nsswitch.conf"
     install -m 755 "$here/rdma_vm_init.sh" "$root/init"
+    install -m 755 "$here/rdma_vm_link.sh" "$root/usr/sbin/vm_link"
 }
 
 # Python's standard library, less what no test imports, and compiled: the machine would take long.
@@ -318,7 +320,7 @@ base_part()
 # Changes when these scripts or the arguments change.
 key()
 {
-    { cat "$here/rdma_vm.sh" "$here/rdma_vm_init.sh" && printf '%s\n' "$@"; } | sha256sum | head -c 12
+    { cat "$here"/rdma_vm*.sh && printf '%s\n' "$@"; } | sha256sum | head -c 12
 }
 
 make_own_part()

@@ -58,12 +58,8 @@ join_links()
     done
     ip addr add 10.9.0.1/24 dev vm0
     ip addr add 10.9.0.2/24 dev vm1
-    ip link set vm0 up
-    ip link set vm1 up
-    ip neigh replace 10.9.0.2 dev vm0 lladdr "$(cat /sys/class/net/vm1/address)"
-    ip neigh replace 10.9.0.1 dev vm1 lladdr "$(cat /sys/class/net/vm0/address)"
-    ip route add 10.9.0.2/32 dev vm0 src 10.9.0.1 table 100
-    ip route add 10.9.0.1/32 dev vm1 src 10.9.0.2 table 100
+    vm_link up vm0
+    vm_link up vm1
     ip rule add pref 1 iif vm0 lookup local
     ip rule add pref 1 iif vm1 lookup local
     ip rule add pref 2 from 10.9.0.1 to 10.9.0.2 lookup 100

@@ -275,7 +275,8 @@ static void test_transport_signals_less_than_it_posts(void **state)
     assert_int_equal(pair_run(pair, &pair->owner, pair->owner.link, &job), KVASIR_OK);
     pair->ops->queue_stats(pair->owner.queue, &after);
     assert_true(pair_holds(pair->peer.bytes, 64 * 4 * KIB, 3));
-    assert_int_equal(after.completions - before.completions, 1);
+    assert_true(after.work_requests - before.work_requests >= 64);
+    assert_true(after.completions - before.completions <= 2);
     assert_int_equal(after.written_bytes - before.written_bytes, 64 * 4 * KIB);
     free(line);
 }
