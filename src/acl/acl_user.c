@@ -348,6 +348,16 @@ enum acl_verdict acl_user_judge(const struct acl_user *user, const struct comman
     return worst;
 }
 
+bool acl_user_permits_command(const struct acl_user *user, const struct command *command)
+{
+    for (uint32_t i = 0; i < user->selector_count; i++) {
+        if (acl_selector_permits_command(&user->selectors[i], command)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool acl_user_permits_all_keys(const struct acl_user *user, const struct command *command,
                                uint32_t access)
 {

@@ -47,6 +47,8 @@ bool acl_user_authenticate(const struct acl_user *user, struct slice password);
  * its argument. */
 enum acl_verdict acl_user_judge(const struct acl_user *user, const struct command *command,
                                 const struct slice *args, uint32_t arg_count, uint32_t *index_p);
+/* Whether some rule permits the command at all, whatever its keys. */
+bool acl_user_permits_command(const struct acl_user *user, const struct command *command);
 /* Whether one of his selectors permits the command together with every key there may be. */
 bool acl_user_permits_all_keys(const struct acl_user *user, const struct command *command,
                                uint32_t access);

@@ -231,8 +231,7 @@ uint32_t pages_unreleased_count(const struct pages *pages)
 
 bool pages_can_release(const struct pages *pages)
 {
-    return region_descriptor(pages->region) < 0 &&
-           region_page_kind(pages->region) != REGION_PAGES_HUGE;
+    return region_can_release(pages->region);
 }
 
 uint32_t pages_free_count(const struct pages *pages)

@@ -33,6 +33,7 @@ struct region {
     size_t size_bytes;
     int fd; /* owned; -1 when private */
     char name[32];
+    bool registered;
     enum region_pages page_kind;
 };
 
@@ -263,7 +264,8 @@ enum kvasir_status region_create(const struct region_config *config, char *error
         region_explain(&where, config, "no memory to describe it", ENOMEM);
         return KVASIR_NO_MEMORY;
     }
-    *region = (struct region){.size_bytes = region_wanted_bytes(config), .fd = -1};
+    *region = (struct region){
+        .size_bytes = region_wanted_bytes(config), .fd = -1, .registered = config->registered};
     (void)snprintf(region->name, sizeof(region->name), "%s", config->name);
     enum kvasir_status status = KVASIR_NO_MEMORY;
     region->base = region_reserve(region->size_bytes);
@@ -324,7 +326,12 @@ bool region_release(const struct region *region, size_t offset_bytes, size_t len
 {
     check(offset_bytes + length_bytes <= region->size_bytes);
     int advice = region->fd >= 0 ? MADV_REMOVE : MADV_DONTNEED;
-    return madvise(region->base + offset_bytes, length_bytes, advice) == 0;
+    return !region->registered && madvise(region->base + offset_bytes, length_bytes, advice) == 0;
+}
+
+bool region_can_release(const struct region *region)
+{
+    return region->fd < 0 && region->page_kind != REGION_PAGES_HUGE && !region->registered;
 }
 
 bool region_may_grow(const struct region *region, size_t more_bytes, char *error,

@@ -28,10 +28,11 @@ struct region_config {
     size_t size_bytes;    /* multiple of 2 MiB */
     size_t reserve_bytes; /* address space to grow into, with size_bytes; multiple of 2 MiB or 0 */
     const struct numa
-        *numa;     /* nodes that it is spread over; borrowed for the call; NULL: no matter */
-    bool shared;   /* memfd that others may map; else private anonymous memory */
-    bool huge_try; /* try hugetlbfs first, then advise transparent huge pages */
-    bool populate; /* touch every page now, so that no write ever waits for one */
+        *numa;       /* nodes that it is spread over; borrowed for the call; NULL: no matter */
+    bool shared;     /* memfd that others may map; else private anonymous memory */
+    bool registered; /* a device will know where the pages are: none goes back to the kernel */
+    bool huge_try;   /* try hugetlbfs first, then advise transparent huge pages */
+    bool populate;   /* touch every page now, so that no write ever waits for one */
     unsigned populate_threads; /* 0: one per available core */
     region_progress_fn
         *progress; /* may be NULL; called from the calling thread about every second */
@@ -68,5 +69,7 @@ bool region_release(const struct region *region, size_t offset_bytes, size_t len
 ATTR_MUST_USE bool region_may_grow(const struct region *region, size_t more_bytes, char *error,
                                    size_t error_capacity);
 enum region_pages region_page_kind(const struct region *region);
+/* Whether region_release may succeed at all. */
+bool region_can_release(const struct region *region);
 /* Borrowed; -1 for a private region. */
 int region_descriptor(const struct region *region);

@@ -4,6 +4,7 @@
 #include "base/compiler.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -52,6 +53,12 @@ ssize_t wire_receive(struct wire *wire, struct iovec *pieces, size_t count)
         got = recvmsg(wire->descriptor, &message, MSG_DONTWAIT);
     } while (got < 0 && errno == EINTR);
     return got;
+}
+
+bool wire_peer_is_gone(const struct wire *wire)
+{
+    struct pollfd look = {.fd = wire->descriptor, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0;
 }
 
 static ssize_t send_message(int socket, struct msghdr *message)

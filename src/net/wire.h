@@ -41,6 +41,8 @@ ATTR_MUST_USE ssize_t wire_receive(struct wire *wire, struct iovec *pieces, size
 ATTR_MUST_USE ssize_t wire_send(struct wire *wire, struct iovec *pieces, size_t count,
                                 const int *descriptors, size_t descriptor_count);
 
+/* Whether the peer will send nothing more, as far as is known without reading. */
+bool wire_peer_is_gone(const struct wire *wire);
 /* The socket had an event. True: that was of the rings, whose bells are off it now. */
 bool wire_listen(struct wire *wire);
 

@@ -101,6 +101,12 @@ bool access_permits_mapping(const struct acl_user *user)
                                      COMMAND_ACCESS_READ);
 }
 
+bool access_permits_rdma(const struct conn *conn)
+{
+    return !conn->restricted ||
+           acl_user_permits_command(conn->user, command_by_id(COMMAND_KV_CONNECT_RDMA));
+}
+
 /* ---- changes ---- */
 
 /* Whether its user may listen to all that it listens to. */

@@ -17,6 +17,8 @@ void access_judge(struct conn *conn, struct request *request);
 bool access_permits_upload(const struct conn *conn);
 /* Whether the user may see all payload memory, as KV.CONNECT SHM shows it. */
 bool access_permits_mapping(const struct acl_user *user);
+/* Whether the connection's user may use RDMA and know of its devices (+@rdma). */
+bool access_permits_rdma(const struct conn *conn);
 
 /* The table of users is another from now on: each connection gets its user anew, and those whose user is
  * gone (of all users but default, when the table was loaded) or may not see any more what they have mapped,

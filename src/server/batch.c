@@ -6,6 +6,7 @@
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/reactor.h"
+#include "server/transfer.h"
 
 #include <stdlib.h>
 
@@ -76,6 +77,7 @@ struct batch *batch_take(struct reactor *reactor, struct conn *conn)
     batch->waiting = 0;
     batch->shards = 0;
     batch->for_upload = false;
+    batch->stage = TRANSFER_STAGE_OPS;
     return batch;
 }
 
@@ -109,7 +111,7 @@ void batch_pool_fini(struct reactor *reactor)
 
 /* ---- rounds ---- */
 
-void batch_begin_round(struct batch *batch)
+void batch_begin_again(struct batch *batch)
 {
     uint64_t shards = batch->shards;
     while (shards != 0) {
@@ -117,15 +119,44 @@ void batch_begin_round(struct batch *batch)
         shards &= shards - 1;
     }
     batch->shards = 0;
+}
+
+void batch_begin_round(struct batch *batch)
+{
+    batch_begin_again(batch);
     batch->op_count = 0;
     batch->stat_count = 0;
     batch->field_count = 0;
+    batch->transfer_count = 0;
+    batch->incoming_count = 0;
+    batch->incoming_bytes = 0;
+}
+
+/* Puts an op behind the others of its shard. */
+static void part_append(struct batch *batch, uint16_t index)
+{
+    struct batch_op *added = &batch->ops[index];
+    struct batch_part *part = &batch->parts[added->shard];
+    added->next = BATCH_OP_NONE;
+    if (part->first == BATCH_OP_NONE) {
+        part->first = index;
+        part->resume = index;
+        batch->shards |= UINT64_C(1) << added->shard;
+    } else {
+        batch->ops[part->last].next = index;
+    }
+    part->last = index;
+}
+
+void batch_add_again(struct batch *batch, struct request *request)
+{
+    check(request->op_count == 1);
+    part_append(batch, request->op_first);
 }
 
 struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op_kind kind,
                            uint32_t shard)
 {
-    struct batch_part *part = &batch->parts[shard];
     uint16_t index = (uint16_t)batch->op_count;
     struct batch_op *added = &batch->ops[index];
     check(batch->op_count < BATCH_OPS_MAX);
@@ -133,16 +164,8 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
                             .database = batch->conn->database,
                             .flags = batch->conn->no_touch ? OP_READ_NO_TOUCH : 0,
                             .owner = batch->conn->id};
-    added->next = BATCH_OP_NONE;
     added->shard = (uint16_t)shard;
-    if (part->first == BATCH_OP_NONE) {
-        part->first = index;
-        part->resume = index;
-        batch->shards |= UINT64_C(1) << shard;
-    } else {
-        batch->ops[part->last].next = index;
-    }
-    part->last = index;
+    part_append(batch, index);
     batch->op_count++;
     if (request != NULL) {
         if (request->op_count == 0) {

@@ -69,8 +69,10 @@ struct request {
     bool more;          /* plan must be called again after this round's reply */
     bool judged;        /* access_judge has looked at it */
     uint8_t refusal;    /* enum request_refusal */
-    const char *error;  /* static; the whole text of an error reply, without '-' */
-    int64_t count;      /* the handler's own: a sum, a flag, a start … */
+    uint8_t transfer;   /* enum transfer_kind: what moves between its op and its answer */
+    enum kvasir_status transfer_result;
+    const char *error; /* static; the whole text of an error reply, without '-' */
+    int64_t count;     /* the handler's own: a sum, a flag, a start … */
     int64_t number;
     uint64_t spent_ns; /* its share of the rounds so far */
     uint32_t flags;
@@ -110,8 +112,12 @@ struct batch {
     int64_t round_ns; /* spent on this round before it had to wait */
     uint32_t stat_count;
     uint32_t field_count;
-    uint64_t shards; /* bit per part that has ops in this round */
-    bool for_upload; /* the ops are the upload's own: no request is to be answered */
+    uint64_t shards;         /* bit per part that has ops in this round */
+    bool for_upload;         /* the ops are the upload's own: no request is to be answered */
+    uint8_t stage;           /* enum transfer_stage: how far the round's transfers have come */
+    uint32_t transfer_count; /* requests of this round that have one */
+    uint32_t incoming_count; /* of them, KV.PUTs */
+    uint64_t incoming_bytes;
     struct request requests[BATCH_REQUESTS_MAX];
     struct slice args[BATCH_ARGS_MAX];
     struct batch_op ops[BATCH_OPS_MAX];
@@ -146,6 +152,11 @@ struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op
 /* The same for a shard that is known otherwise (grants). */
 struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op_kind kind,
                            uint32_t shard);
+
+/* The round goes on with other ops in the place of some that are done: after batch_begin_again those that
+ * batch_add_again names are dispatched. */
+void batch_begin_again(struct batch *batch);
+void batch_add_again(struct batch *batch, struct request *request);
 
 /* Sends the round's ops to their shards; those of this reactor are executed at once. True: all is
  * done. False: conn_batch_done will be called. */

@@ -1,6 +1,7 @@
 #include "server/cmd_kv.h"
 
 #include "base/check.h"
+#include "server/cmd_rdma.h"
 #include "server/cmd_string.h"
 #include "server/reply.h"
 
@@ -106,18 +107,21 @@ static bool parse_put_option(struct conn *conn, struct request *request, uint32_
     return false;
 }
 
-bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t first, uint32_t *flags,
-                      struct op_put *put, uint64_t *timeout_ms)
+bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t *index, bool from,
+                      uint32_t *flags, struct op_put *put, uint64_t *timeout_ms)
 {
     *flags = 0;
-    for (uint32_t i = first; i < request->arg_count; i++) {
-        if (timeout_ms != NULL && slice_equal_nocase(request->args[i], "timeout") &&
-            i + 1 < request->arg_count) {
-            i++;
-            if (!parse_ms(conn, request, request->args[i], timeout_ms)) {
+    for (; *index < request->arg_count; (*index)++) {
+        if (from && slice_equal_nocase(request->args[*index], "from")) {
+            return true;
+        }
+        if (timeout_ms != NULL && slice_equal_nocase(request->args[*index], "timeout") &&
+            *index + 1 < request->arg_count) {
+            (*index)++;
+            if (!parse_ms(conn, request, request->args[*index], timeout_ms)) {
                 return false;
             }
-        } else if (!parse_put_option(conn, request, &i, flags, put)) {
+        } else if (!parse_put_option(conn, request, index, flags, put)) {
             return false;
         }
     }
@@ -151,9 +155,10 @@ static bool verify_payload(struct conn *conn, struct request *request, uint64_t 
 void cmd_kv_plan_set(struct conn *conn, struct request *request)
 {
     struct op_put put = {0};
+    uint32_t index = 3;
     uint32_t flags;
     struct op *op;
-    if (!cmd_kv_parse_put(conn, request, 3, &flags, &put, NULL)) {
+    if (!cmd_kv_parse_put(conn, request, &index, false, &flags, &put, NULL)) {
         return;
     }
     if (cmd_string_drop_existing(conn)) {
@@ -492,12 +497,20 @@ void cmd_kv_reply_stat(struct conn *conn, struct request *request)
 
 /* ---- KV.HELLO ---- */
 
+static void reply_shm_transport(struct conn *conn)
+{
+    reply_map(conn, 2);
+    reply_pair_text(conn, "name", "shm");
+    reply_pair_text(conn, "socket", conn->reactor->settings.unixsocket);
+}
+
 void cmd_kv_reply_hello(struct conn *conn, struct request *request)
 {
     const struct server *server = conn->reactor->server;
     const struct settings *settings = &conn->reactor->settings;
     bool sockets = settings->unixsocket[0] != '\0';
     bool shm = sockets && settings->shm;
+    bool rdma = cmd_rdma_is_offered(conn);
     (void)request;
     reply_map(conn, 14);
     reply_pair_text(conn, "server", "kvasir");
@@ -527,12 +540,13 @@ void cmd_kv_reply_hello(struct conn *conn, struct request *request)
     reply_text(conn, "pin");
     reply_text(conn, "events");
     reply_text(conn, "transports");
-    reply_array(conn, shm ? 2 : 1);
+    reply_array(conn, 1U + (shm ? 1U : 0U) + (rdma ? 1U : 0U));
     reply_map(conn, 1);
     reply_pair_text(conn, "name", "tcp");
     if (shm) {
-        reply_map(conn, 2);
-        reply_pair_text(conn, "name", "shm");
-        reply_pair_text(conn, "socket", settings->unixsocket);
+        reply_shm_transport(conn);
+    }
+    if (rdma) {
+        cmd_rdma_describe(conn);
     }
 }

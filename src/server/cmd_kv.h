@@ -11,7 +11,8 @@ handler_plan_fn cmd_kv_plan_match, cmd_kv_plan_set, cmd_kv_plan_lease, cmd_kv_pl
 handler_reply_fn cmd_kv_reply_hello, cmd_kv_reply_match, cmd_kv_reply_set, cmd_kv_reply_lease,
     cmd_kv_reply_release, cmd_kv_reply_pin, cmd_kv_reply_stat;
 
-/* Reads the options of a put from args[first] on; false: refused. op_flags and put are filled in.
- * timeout_ms (of KV.RESERVE) may be NULL: not allowed. */
-bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t first, uint32_t *flags,
-                      struct op_put *put, uint64_t *timeout_ms);
+/* Reads the options of a put from args[*index] on, to the end or, with from, to the word FROM, where *index
+ * then is; false: refused. flags and put are filled in. timeout_ms (of KV.RESERVE) may be NULL: not
+ * allowed. */
+bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t *index, bool from,
+                      uint32_t *flags, struct op_put *put, uint64_t *timeout_ms);

@@ -137,6 +137,7 @@ void cmd_shm_plan_reserve(struct conn *conn, struct request *request)
 {
     struct op_put put = {0};
     uint64_t timeout_ms = RESERVE_TIMEOUT_MS;
+    uint32_t index = 3;
     uint32_t flags;
     struct op *op;
     if (conn->staging == NULL) {
@@ -147,7 +148,7 @@ void cmd_shm_plan_reserve(struct conn *conn, struct request *request)
         request_refuse(request, "ERR the length is not a number");
         return;
     }
-    if (!cmd_kv_parse_put(conn, request, 3, &flags, &put, &timeout_ms)) {
+    if (!cmd_kv_parse_put(conn, request, &index, false, &flags, &put, &timeout_ms)) {
         return;
     }
     if (put.length_bytes > conn->staging->size_bytes) {

@@ -6,6 +6,7 @@
 #include "server/conn_end.h"
 #include "server/conn_tls.h"
 #include "server/output_limit.h"
+#include "server/remote.h"
 #include "server/reply.h"
 #include "server/serve.h"
 #include "server/shm.h"
@@ -389,6 +390,20 @@ static bool has_too_much_output(struct conn *conn, const struct output_limits *l
     return true;
 }
 
+/* Nothing is read while transfers are under way, so that the client's end must be looked for. */
+static void tick_transfers(struct conn *conn)
+{
+    int64_t timeout_us = (int64_t)conn->reactor->settings.rdma_timeout_ms * 1000;
+    if (conn->reactor->now.mono_us - conn->remote->transfers.moved_us > timeout_us) {
+        log_limited(&conn->reactor->log_limit, LOG_WARN,
+                    "connection %llu: its RDMA transfers got no further for rdma-timeout-ms",
+                    (unsigned long long)conn->id);
+        remote_break(conn);
+    } else if (wire_peer_is_gone(&conn->wire)) {
+        remote_break(conn);
+    }
+}
+
 void conn_tick(struct conn *conn, const struct output_limits *limits)
 {
     const struct settings *settings = &conn->reactor->settings;
@@ -396,6 +411,9 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
     int64_t quiet_ms = (now_us - conn->active_us) / 1000;
     bool uploading = conn->upload.state == UPLOAD_RECEIVING ||
                      conn->upload.state == UPLOAD_DISCARDING || conn->upload.state == UPLOAD_READY;
+    if (conn->remote != NULL && conn->remote->transfers.moving) {
+        tick_transfers(conn);
+    }
     if (UNLIKELY(conn->handshaking)) {
         conn_tls_tick(conn);
     } else if ((conn->blocked_us != 0 &&

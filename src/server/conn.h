@@ -26,6 +26,7 @@ struct acl_user;
 struct monitor;
 struct event_listener;
 struct push;
+struct remote;
 struct staging;
 struct transaction;
 
@@ -69,6 +70,7 @@ struct conn {
     struct batch *batch;
     struct upload upload;
     struct staging *staging;         /* owned; NULL: not a shared-memory client */
+    struct remote *remote;           /* owned; NULL: no queue pair */
     struct transaction *transaction; /* owned; NULL: nothing is queued or watched */
     uint64_t grant_shards;           /* bit per shard that may hold grants of this connection */
 

@@ -11,6 +11,7 @@
 #include "server/kept.h"
 #include "server/monitor.h"
 #include "server/push.h"
+#include "server/remote.h"
 #include "server/shm.h"
 #include "server/transaction.h"
 
@@ -32,6 +33,9 @@ void conn_kill(struct conn *conn)
     if (conn->yielded) {
         conn->yielded = false;
         conn->batch->waiting--;
+    }
+    if (conn->remote != NULL) {
+        remote_break(conn);
     }
     list_remove(&conn->run_link);
     upload_stop_waiting(conn);
@@ -113,6 +117,7 @@ void conn_bury(struct reactor *reactor)
         (void)events_unlisten(conn);
         push_fini(conn);
         upload_abandon(conn);
+        remote_close(conn);
         shm_staging_close(conn);
         if (conn->args != conn->args_inline) {
             free(conn->args);

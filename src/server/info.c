@@ -187,6 +187,7 @@ static void section_clients(struct info_writer *writer)
     info_number(writer, "clients_in_timeout_table", 0);
     info_number(writer, "tls_clients", COUNTED(writer->totals, tls_clients));
     info_number(writer, "shm_clients", COUNTED(writer->totals, shm_clients));
+    info_number(writer, "rdma_clients", COUNTED(writer->totals, rdma_clients));
 }
 
 static double ratio(uint64_t part, uint64_t whole)
@@ -359,6 +360,11 @@ static void section_stats_own(struct info_writer *writer)
                 COUNTED(totals, uploads_short_bytes) + COUNTED(totals, uploads_long_bytes));
     info_number(writer, "upload_bytes", COUNTED(totals, upload_bytes));
     info_number(writer, "copied_bytes", totals->facts.copied_bytes);
+    info_number(writer, "rdma_puts", COUNTED(totals, rdma_puts));
+    info_number(writer, "rdma_gets", COUNTED(totals, rdma_gets));
+    info_number(writer, "rdma_in_bytes", COUNTED(totals, rdma_in_bytes));
+    info_number(writer, "rdma_out_bytes", COUNTED(totals, rdma_out_bytes));
+    info_number(writer, "rdma_failed", COUNTED(totals, rdma_failed));
     info_number(writer, "values", totals->facts.values);
     info_number(writer, "orphan_values", totals->facts.orphans);
     info_number(writer, "reserved_values", totals->facts.reserved);

@@ -136,6 +136,11 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->turns,
         &metrics->retries_for_pages,
         &metrics->pages_balanced,
+        &metrics->rdma_puts,
+        &metrics->rdma_gets,
+        &metrics->rdma_in_bytes,
+        &metrics->rdma_out_bytes,
+        &metrics->rdma_failed,
     };
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
         metric_set(counters[i], 0);
@@ -319,7 +324,7 @@ static bool may_sleep(struct reactor *reactor, bool flushed)
     return flushed && list_empty(&reactor->runnable) && !reactor->draining &&
            (!reactor->making_room || reactor->reclaiming) &&
            reactor->now.mono_us >= reactor->busy_until_us && sleep_on_rings(reactor) &&
-           mailbox_sleep(reactor->server->mailbox, reactor->index);
+           hub_sleep(&reactor->hub) && mailbox_sleep(reactor->server->mailbox, reactor->index);
 }
 
 /* Whoever was answered may ask again at once. True: a ring has something, and the loop, which costs a
@@ -341,6 +346,9 @@ void reactor_turn(struct reactor *reactor, bool may_wait)
 {
     bool flushed;
     reactor_receive(reactor);
+    if (hub_has_work(&reactor->hub)) {
+        hub_advance(reactor);
+    }
     (void)look_at_rings(reactor);
     reactor->handshakes_left = HANDSHAKES_MAX;
     run_runnable(reactor);
@@ -503,6 +511,7 @@ void reactor_destroy(struct reactor **reactor_p)
     if (reactor->spare_descriptor >= 0) {
         (void)close(reactor->spare_descriptor);
     }
+    hub_fini(reactor);
     batch_pool_fini(reactor);
     pin_mail_fini(reactor);
     free(reactor->open_pins);

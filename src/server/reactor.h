@@ -18,6 +18,7 @@
 #include "net/tls.h"
 #include "server/command_stats.h"
 #include "server/feed.h"
+#include "server/hub.h"
 #include "server/latency.h"
 #include "server/output_limit.h"
 #include "server/pubsub.h"
@@ -85,6 +86,7 @@ struct reactor_metrics {
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric acl_denied[ACL_DENIED_AUTH + 1]; /* by enum acl_verdict */
     struct metric tls_clients, tls_bytes, tls_handshakes, tls_handshake_failures;
+    struct metric rdma_clients, rdma_puts, rdma_gets, rdma_in_bytes, rdma_out_bytes, rdma_failed;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
     struct metric used_bytes;                 /* as INFO's used_memory, but for this reactor */
@@ -131,6 +133,8 @@ struct reactor {
     struct list dead;           /* to be freed at the end of the turn */
     uint64_t next_conn;
     uint32_t conn_count;
+
+    struct hub hub;
 
     struct chunk_pool chunks;
     struct list free_batches;

@@ -17,6 +17,14 @@ uint32_t secret_from(const struct command *command, const struct slice *args, ui
     if (strcmp(command->name, "acl|setuser") == 0) {
         return 2;
     }
+    if (strcmp(command->name, "kv.put") == 0 || strcmp(command->name, "kv.get") == 0) {
+        /* Whoever has the keys of a client's memory may write there. */
+        for (uint32_t i = 2; i < arg_count; i++) {
+            if (slice_equal_nocase(args[i], "from") || slice_equal_nocase(args[i], "into")) {
+                return i + 1;
+            }
+        }
+    }
     if (strcmp(command->name, "hello") == 0) {
         for (uint32_t i = 2; i < arg_count; i++) {
             if (slice_equal_nocase(args[i], "auth")) {

@@ -14,6 +14,7 @@
 #include "server/push.h"
 #include "server/refuse.h"
 #include "server/reply.h"
+#include "server/transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +173,8 @@ static void plan(struct conn *conn, struct batch *batch)
             request->command != NULL && (request->command->flags & COMMAND_FLAG_BARRIER) != 0;
         const struct handler *handler;
         if ((barrier && batch->request_planned > batch->request_first) ||
-            batch_op_room(batch) < PLAN_OPS_MIN) {
+            batch_op_room(batch) < PLAN_OPS_MIN ||
+            (UNLIKELY(batch->transfer_count > 0) && !transfer_may_join(conn, request))) {
             return;
         }
         request->op_count = 0;
@@ -337,7 +339,7 @@ static bool run(struct conn *conn)
         plan(conn, batch);
         (void)batch_dispatch(conn->reactor, batch);
         batch->waiting--;
-        if (batch->waiting > 0) {
+        if (batch->waiting > 0 || (UNLIKELY(batch->transfer_count > 0) && !transfer_settle(conn))) {
             batch->round_ns = clock_mono_ns() - start_ns;
             return false;
         }
@@ -404,6 +406,9 @@ void serve_batch_done(struct conn *conn)
         batch->ops[0].op.value = NULL;
         batch_give(conn->reactor, &conn->batch);
         upload_reserved(conn, &op);
+        return;
+    }
+    if (UNLIKELY(batch->transfer_count > 0) && !transfer_settle(conn)) {
         return;
     }
     answer_planned(conn, batch, clock_mono_ns());

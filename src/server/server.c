@@ -11,6 +11,7 @@
 #include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
+#include "server/remote.h"
 #include "server/resize.h"
 #include "server/tls_reload.h"
 #include "server/users_file.h"
@@ -162,11 +163,16 @@ static bool make_metadata(struct server *server, const struct shares *shares, ch
 }
 
 /* Address space for CONFIG SET maxmemory to grow into. A region that clients map gets none by itself:
- * to read where there is nothing yet would make memory. */
-static uint64_t reserve_of_payload(const struct settings *settings, uint64_t size_bytes)
+ * to read where there is nothing yet would make memory. One that a device knows gets none at all: it is
+ * registered as it is at the start. */
+static uint64_t reserve_of_payload(const struct server *server, uint64_t size_bytes)
 {
+    const struct settings *settings = &server->settings;
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t wanted = settings->maxmemory_reserve;
+    if (server->fabric != NULL) {
+        return size_bytes;
+    }
     if (wanted == 0 && !offers_shm(settings)) {
         wanted = machine;
     }
@@ -182,9 +188,9 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
     struct region_config config = {.name = "kvasir-payload",
                                    .size_bytes = size_bytes,
                                    .numa = &server->numa,
-                                   .reserve_bytes =
-                                       reserve_of_payload(&server->settings, size_bytes),
+                                   .reserve_bytes = reserve_of_payload(server, size_bytes),
                                    .shared = offers_shm(&server->settings),
+                                   .registered = server->fabric != NULL,
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate,
                                    .progress = show_progress};
@@ -203,6 +209,13 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
     return server->payload != NULL;
 }
 
+static uint64_t share_of_queue_pairs(const struct server *server)
+{
+    return server->fabric == NULL
+               ? 0
+               : server->reactor_count * server->settings.rdma_clients_max * sizeof(struct remote);
+}
+
 /* Payload gets what is left of maxmemory, the tables of both pools counted. */
 static bool make_memory(struct server *server, char *error, size_t error_capacity)
 {
@@ -216,7 +229,8 @@ static bool make_memory(struct server *server, char *error, size_t error_capacit
     server->fixed_bytes = shares.metadata_bytes + shares.metadata_bytes / INDEX_DIVISOR +
                           pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes +
                           shares.staging_bytes +
-                          server->reactor_count * server->settings.grants_max * GRANT_BYTES;
+                          server->reactor_count * server->settings.grants_max * GRANT_BYTES +
+                          share_of_queue_pairs(server);
     page_count = resize_page_count(server, server->settings.maxmemory);
     if (page_count == 0) {
         return no_room(server, &shares, error, error_capacity);
@@ -304,6 +318,47 @@ static bool load_modules(struct server *server, char *error, size_t error_capaci
     return true;
 }
 
+/* ---- RDMA ---- */
+
+/* RDMA cannot be had: the server goes on without it. */
+static void refuse_rdma(struct server *server, const char *reason)
+{
+    (void)snprintf(server->rdma_refusal, sizeof(server->rdma_refusal), "UNSUPPORTED no RDMA: %s",
+                   reason);
+}
+
+/* Before memory is made: what a device is to know is laid out otherwise. */
+static void open_fabric(struct server *server)
+{
+    char reason[KVASIR_SAID_BYTES];
+    server->fabric = fabric_open(server->modules, &server->settings, reason, sizeof(reason));
+    if (server->fabric == NULL) {
+        refuse_rdma(server, reason);
+    }
+}
+
+/* Once memory and reactors are there. */
+static void offer_rdma(struct server *server)
+{
+    char reason[KVASIR_SAID_BYTES];
+    size_t size_bytes = (size_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES;
+    bool done = server->fabric == NULL || fabric_register(server->fabric, server->payload_region,
+                                                          size_bytes, reason, sizeof(reason));
+    for (uint32_t i = 0; done && server->fabric != NULL && i < server->reactor_count; i++) {
+        done = hub_init(server->reactors[i], server->fabric, reason);
+        if (!done) {
+            log_warn("RDMA is not on offer: %s", reason);
+        }
+    }
+    if (!done) {
+        for (uint32_t i = 0; i < server->reactor_count; i++) {
+            hub_fini(server->reactors[i]);
+        }
+        fabric_close(&server->fabric);
+        refuse_rdma(server, reason);
+    }
+}
+
 /* The reactors' own ports follow the shared one, or begin where the option says. */
 static bool ports_fit(const struct server *server, char *error, size_t error_capacity)
 {
@@ -356,8 +411,11 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     if (!make_users(server, error, error_capacity) ||
         !port_is_ours(server, settings->port, error, error_capacity) ||
         !port_is_ours(server, settings->tls_port, error, error_capacity) ||
-        !open_unix(server, error, error_capacity) || !make_memory(server, error, error_capacity) ||
-        !load_modules(server, error, error_capacity)) {
+        !open_unix(server, error, error_capacity) || !load_modules(server, error, error_capacity)) {
+        goto fail;
+    }
+    open_fabric(server);
+    if (!make_memory(server, error, error_capacity)) {
         goto fail;
     }
     server->mailbox = mailbox_create(server->reactor_count);
@@ -371,6 +429,7 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
             goto fail;
         }
     }
+    offer_rdma(server);
     *server_p = server;
     return KVASIR_OK;
 fail:
@@ -464,6 +523,7 @@ void server_destroy(struct server **server_p)
         reactor_destroy(&server->reactors[i]);
     }
     acl_table_destroy(&server->acl);
+    fabric_close(&server->fabric);
     loader_destroy(&server->modules);
     mailbox_destroy(&server->mailbox);
     tls_context_put(&server->tls);

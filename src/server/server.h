@@ -10,6 +10,8 @@
 #include "net/mailbox.h"
 #include "server/settings.h"
 
+#include <kvasir/transport_types.h>
+
 #include <stdint.h>
 
 #define SERVER_VERSION KVASIR_VERSION
@@ -22,6 +24,7 @@
 #define SERVER_REACTORS_MAX        64
 
 struct acl_table;
+struct fabric;
 struct loader;
 struct ssl_ctx_st;
 struct reactor;
@@ -37,11 +40,14 @@ struct server {
     struct pages *metadata;                        /* owned */
     struct acl_table *acl; /* owned; the latest, which reactor 0 alone replaces and looks up here */
     struct loader *modules; /* owned; read-only while reactors run */
+    struct fabric
+        *fabric; /* owned; NULL: no RDMA; read-only, but for its flag, while reactors run */
     struct ssl_ctx_st *tls; /* shared by count; as at start; NULL: no TLS */
     struct gate tls_gate;   /* one CONFIG SET renews it at a time */
     int unix_listener;      /* owned; shared by all reactors; -1: none */
     int done_descriptor;    /* owned eventfd: each reactor adds 1 when it has drained */
     char run_id[41];
+    char rdma_refusal[KVASIR_SAID_BYTES + 32]; /* the error reply where there is no fabric */
     char codec_refusal[256]; /* the error reply to CODEC with any other word than none */
     char executable[256];
     char config_file[256];

@@ -39,11 +39,9 @@ bool upload_wanted(const struct conn *conn)
  * or one longer value nearly all of it, and short ones a quarter of their own, so that claims alone
  * cannot evict the store and long ones do not hold up short ones. Who must wait makes uploads that do
  * not get on give way: see upload_is_too_slow. */
-static bool admitted(const struct conn *conn)
+bool upload_claims_fit(const struct server *server, uint64_t wanted)
 {
-    const struct server *server = conn->reactor->server;
     uint64_t payload = (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES;
-    uint64_t wanted = conn->reader.bulk_bytes;
     uint64_t declared = 0;
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         const struct reactor_metrics *metrics = &server->reactors[i]->metrics;
@@ -110,7 +108,7 @@ bool upload_begin(struct conn *conn)
                                   .failure = KVASIR_DENIED};
         return true;
     }
-    if (!admitted(conn)) {
+    if (!upload_claims_fit(conn->reactor->server, conn->reader.bulk_bytes)) {
         if (!list_linked(&conn->batch_link)) {
             list_push_back(&conn->reactor->upload_waiters, &conn->batch_link);
             metric_add(&conn->reactor->metrics.uploads_waiting, 1);

@@ -17,6 +17,7 @@ struct checksum;
 struct conn;
 struct op;
 struct reactor;
+struct server;
 struct value;
 
 /* Longer uploads are admitted separately. */
@@ -47,6 +48,8 @@ struct upload {
 /* True when the bulk that the reader announced can be uploaded (it is the value of a SET-like
  * command and nothing speaks against it so far). */
 bool upload_wanted(const struct conn *conn);
+/* Whether so much more may be claimed by what is under way; see upload.c. */
+bool upload_claims_fit(const struct server *server, uint64_t wanted);
 /* Begins; the connection waits for the shard or goes on at once. False: not just now; the
  * connection is called again. */
 bool upload_begin(struct conn *conn);

@@ -1,0 +1,39 @@
+#pragma once
+/* hub – where the completions of a reactor's queue pairs arrive. While anything is under way it is looked
+ * at in every turn; before the reactor sleeps its descriptor is armed. Embedded in a reactor; used by
+ * its thread. Owns the queue; borrows the fabric. */
+
+#include "base/compiler.h"
+#include "server/fabric.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct loop_watch;
+struct reactor;
+
+struct hub {
+    struct fabric *fabric;           /* borrowed; NULL: there is no RDMA, and the rest is unused */
+    struct kvasir_queue *queue;      /* owned */
+    struct loop_watch *watch;        /* owned; of the queue */
+    struct loop_watch *domain_watch; /* owned; of the device: the first reactor's only */
+    uint32_t out_count;              /* jobs under way */
+    bool ready;                      /* the descriptor said so */
+    bool armed;
+};
+
+/* False: the queue cannot be had, said tells why. Main thread. */
+ATTR_MUST_USE bool hub_init(struct reactor *reactor, struct fabric *fabric, char *said);
+/* Every link is closed. */
+void hub_fini(struct reactor *reactor);
+
+/* Takes what has come. */
+void hub_advance(struct reactor *reactor);
+/* Arms the descriptor; false: there is something already. */
+ATTR_MUST_USE bool hub_sleep(struct hub *hub);
+
+static inline bool hub_has_work(const struct hub *hub)
+{
+    return hub->out_count > 0 || hub->ready;
+}

@@ -1,0 +1,93 @@
+#include "server/remote.h"
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "server/conn.h"
+#include "server/reactor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static enum kvasir_status make_link(struct conn *conn, const struct kvasir_link_address *client,
+                                    struct kvasir_link_address *local_p, char *said)
+{
+    struct hub *hub = &conn->reactor->hub;
+    const struct fabric *fabric = hub->fabric;
+    struct kvasir_link_options options = {
+        .cookie = conn->id,
+        .mtu_bytes = fabric->mtu_bytes,
+        .jobs_max = TRANSFER_POSTS_MAX,
+    };
+    struct kvasir_gid gid;
+    enum kvasir_status status = fabric->ops->choose_gid(
+        fabric->state, fabric_device(fabric), fabric->gid_index, &client->gid, &gid, said);
+    if (status != KVASIR_OK) {
+        return status;
+    }
+    options.gid_index = (int)gid.index;
+    status = fabric->ops->link_create(hub->queue, &options, &conn->remote->link, local_p, said);
+    if (status != KVASIR_OK) {
+        conn->remote->link = NULL;
+        return status;
+    }
+    status = fabric->ops->link_connect(conn->remote->link, client, said);
+    if (status != KVASIR_OK) {
+        fabric->ops->link_close(&conn->remote->link);
+    }
+    return status;
+}
+
+enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_address *client,
+                               struct kvasir_link_address *local_p, char *said)
+{
+    enum kvasir_status status;
+    if (fabric_is_gone(conn->reactor->hub.fabric)) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "the device is gone");
+        return KVASIR_CLOSED;
+    }
+    remote_close(conn); /* whoever asks again has lost the other end */
+    conn->remote = fault_hit("server.remote") ? NULL : calloc(1, sizeof(*conn->remote));
+    if (conn->remote == NULL) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
+        return KVASIR_NO_MEMORY;
+    }
+    metric_add(&conn->reactor->metrics.rdma_clients, 1);
+    status = make_link(conn, client, local_p, said);
+    if (status != KVASIR_OK) {
+        remote_close(conn);
+    }
+    return status;
+}
+
+void remote_break(struct conn *conn)
+{
+    struct remote *remote = conn->remote;
+    if (remote->link != NULL) {
+        conn->reactor->hub.fabric->ops->link_close(&remote->link);
+        remote->link = NULL;
+    }
+}
+
+void remote_close(struct conn *conn)
+{
+    if (conn->remote == NULL) {
+        return;
+    }
+    check(!conn->remote->transfers.moving);
+    remote_break(conn);
+    transfer_abandon(conn);
+    metric_sub(&conn->reactor->metrics.rdma_clients, 1);
+    free(conn->remote);
+    conn->remote = NULL;
+}
+
+enum kvasir_status remote_submit(struct conn *conn, struct kvasir_job *job)
+{
+    struct hub *hub = &conn->reactor->hub;
+    enum kvasir_status status = hub->fabric->ops->submit(conn->remote->link, job);
+    if (status != KVASIR_PENDING) {
+        return status == KVASIR_OK ? KVASIR_IO : status;
+    }
+    hub->out_count++;
+    return KVASIR_OK;
+}

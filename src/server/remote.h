@@ -1,0 +1,36 @@
+#pragma once
+/* remote – a connection's queue pair, by which the server reads and writes the client's memory. Made by
+ * KV.CONNECT RDMA, owned by the connection, used by its thread. A queue pair in error is closed at once,
+ * and then no device touches memory for it any more; what was under way comes back as failed. The
+ * client may open another. */
+
+#include "base/compiler.h"
+#include "server/transfer.h"
+
+#include <kvasir/transport.h>
+
+struct conn;
+
+struct remote {
+    struct kvasir_link *link; /* owned; NULL: broken */
+    struct transfers transfers;
+};
+
+/* Makes the connection's queue pair and connects it to the client's. local_p is what the client must
+ * know. On failure said holds a sentence for the client. KVASIR_OK, KVASIR_BUSY (rdma-clients-max),
+ * KVASIR_NO_MEMORY, KVASIR_CLOSED (the device is gone) or what the transport says. */
+ATTR_MUST_USE enum kvasir_status remote_open(struct conn *conn,
+                                             const struct kvasir_link_address *client,
+                                             struct kvasir_link_address *local_p, char *said);
+/* Closes the queue pair; the rest stays until what was under way has come back. */
+void remote_break(struct conn *conn);
+/* The connection ends, nothing is under way. NULL in is fine. */
+void remote_close(struct conn *conn);
+
+/* KVASIR_OK: transfer_post_done will be called; KVASIR_AGAIN; else it cannot be done. */
+ATTR_MUST_USE enum kvasir_status remote_submit(struct conn *conn, struct kvasir_job *job);
+
+static inline bool remote_is_broken(const struct remote *remote)
+{
+    return remote->link == NULL;
+}

@@ -1,0 +1,134 @@
+#pragma once
+/* rdma_loop_table – what rdma_loop knows of memory and queue pairs, its own and a peer's: tables that
+ * processes share, and the control file. Part of rdma_loop.c alone. */
+
+#include <kvasir/module.h>
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KEYS_MAX     4096U
+#define PAIRS_MAX    4096U
+#define LINK_LIVE    1U
+#define LINK_BUSY    2U
+#define MESSAGE_MAX  (1U << 30)
+#define GID_PREFIX   "\xfd\x6clooprdm"
+#define PREFIX_BYTES 8U
+
+struct key {
+    uint32_t key; /* 0: free */
+    uint32_t rights;
+    uint64_t base, bytes;
+};
+
+struct pair {
+    uint32_t number; /* 0: free */
+    _Atomic uint32_t state;
+};
+
+/* What the peer may reach. */
+struct table {
+    struct key keys[KEYS_MAX];
+    struct pair pairs[PAIRS_MAX];
+};
+
+struct control {
+    _Atomic uint32_t delay_ms, fail_jobs, hold, gone, refuse;
+    _Atomic uint32_t waiting; /* out: transfers that were submitted and have no event yet */
+};
+
+struct state {
+    const struct kvasir_host *host;
+    struct control *control;
+    struct table *table;
+    int table_fd;
+    _Atomic uint32_t next;
+};
+
+static inline int64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline enum kvasir_status say(char *said, enum kvasir_status status, const char *text)
+{
+    (void)snprintf(said, KVASIR_SAID_BYTES, "rdma_loop: %s", text);
+    return status;
+}
+
+static inline uint32_t next_number(struct state *state)
+{
+    return 1 + (atomic_fetch_add(&state->next, 0x3579bU) & 0xfffffeU);
+}
+
+static inline void fill_device(const struct state *state, struct kvasir_device *device)
+{
+    uint32_t place[2] = {(uint32_t)state->table_fd, (uint32_t)getpid()};
+    *device = (struct kvasir_device){.name = "loop0",
+                                     .port = 1,
+                                     .layer = KVASIR_LAYER_ETHERNET,
+                                     .up = true,
+                                     .numa_node = -1,
+                                     .mtu_bytes = 4096,
+                                     .rd_atomic = 16,
+                                     .message_bytes_max = MESSAGE_MAX,
+                                     .gid_count = 1};
+    device->gids[0].type = KVASIR_GID_ROCE_V2;
+    memcpy(device->gids[0].raw, GID_PREFIX, PREFIX_BYTES);
+    memcpy(device->gids[0].raw + PREFIX_BYTES, place, sizeof(place));
+}
+
+/* The part of the peer's memory that a job names, if the peer allows it. */
+static inline bool is_allowed(const struct table *table, const struct kvasir_remote *remote,
+                              uint32_t right)
+{
+    for (unsigned i = 0; i < KEYS_MAX; i++) {
+        const struct key *key = &table->keys[i];
+        if (key->key == remote->key && key->key != 0) {
+            return (key->rights & right) != 0 && remote->address >= key->base &&
+                   remote->bytes <= key->bytes &&
+                   remote->address - key->base <= key->bytes - remote->bytes;
+        }
+    }
+    return false;
+}
+
+static inline struct pair *find_pair(struct table *table, uint32_t number)
+{
+    for (unsigned i = 0; i < PAIRS_MAX; i++) {
+        if (table->pairs[i].number == number) {
+            return &table->pairs[i];
+        }
+    }
+    return NULL;
+}
+
+static inline struct pair *take_pair(struct state *state)
+{
+    struct pair *pair = find_pair(state->table, 0);
+    if (pair != NULL) {
+        pair->number = next_number(state);
+    }
+    return pair;
+}
+
+/* The control file, or memory that asks for nothing. */
+static inline struct control *map_control(void)
+{
+    const char *path = getenv("KVASIR_LOOP_CONTROL");
+    int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    void *memory = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE,
+                        fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return memory == MAP_FAILED ? NULL : memory;
+}
