@@ -176,7 +176,9 @@ void reactor_note_request(struct reactor *reactor, const struct conn *conn,
         bool fast = (request->command->flags & COMMAND_FLAG_FAST) != 0;
         note_latency(reactor, fast ? LATENCY_FAST_COMMAND : LATENCY_COMMAND, spent_us);
     }
-    if (settings->slowlog_log_slower_than >= 0 && spent_us >= settings->slowlog_log_slower_than) {
+    /* EXEC is only as slow as what it runs. */
+    if (settings->slowlog_log_slower_than >= 0 && spent_us >= settings->slowlog_log_slower_than &&
+        request->command->id != COMMAND_EXEC) {
         const struct slowlog_facts facts = {.time_us = clock_wall_us(),
                                             .duration_us = spent_us,
                                             .peer = conn->peer,
