@@ -109,10 +109,16 @@ TEST_OBJECTS := $(TEST_OBJECTS:%.c=$(BUILD)/test-obj/%.o)
 
 SERVER := $(if $(SERVER_MAIN),$(BUILD)/kvasir-server)
 LIBRARIES := $(if $(CLIENT_SOURCES),$(BUILD)/libkvasir.so $(BUILD)/libkvasir.a)
+# Modules whose libraries are there; the others are left out, and so are their tests.
+HAVE_VERBS := $(shell pkg-config --exists libibverbs && echo 1)
+MODULE_NAMES := $(if $(HAVE_VERBS),rdma)
+MODULE_LIBS_rdma := -libverbs -pthread
+MODULES := $(MODULE_NAMES:%=$(BUILD)/modules/%.so)
+FAKE_SOURCES := $(wildcard tests/fake/*.c)
+UNIT_SOURCES := $(if $(HAVE_VERBS),$(UNIT_SOURCES),$(filter-out tests/unit/test_rdma_%,$(UNIT_SOURCES)))
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_MODULES := $(TEST_MODULE_SOURCES:tests/modules/%.c=$(BUILD)/test-modules/%.so)
 # They run in an emulated machine; without libibverbs they are not built, and reported as skipped.
-HAVE_VERBS := $(shell pkg-config --exists libibverbs && echo 1)
 RDMA_TEST_PROGRAMS := $(if $(HAVE_VERBS),$(RDMA_TEST_SOURCES:%.c=$(BUILD)/%))
 REPLAY_PROGRAMS := $(FUZZ_SOURCES:%.c=$(BUILD)/%)
 EXAMPLES := $(if $(CLIENT_SOURCES),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
@@ -130,7 +136,7 @@ say = $(if $(V),,@echo '  $(1)	$(2:$(BUILD)/%=%)'; )
 # ---- build -----------------------------------------------------------------------------------
 
 .PHONY: all
-all: $(SERVER) $(LIBRARIES) $(EXAMPLES) $(BENCHES) ## Build server, library, examples and benches (the default).
+all: $(SERVER) $(LIBRARIES) $(MODULES) $(EXAMPLES) $(BENCHES) ## Build server, library, modules, examples and benches (the default).
 
 # Everything is compiled again when the flags change within one build directory.
 FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
@@ -200,6 +206,25 @@ $(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o \
 		$(RDMA_TEST_SHARED:%.c=$(BUILD)/test-obj/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -ldl -o $@
+
+# A module sees the public headers and its own, and links with nothing of ours.
+$(BUILD)/module/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(filter-out -Isrc,$(ALL_CFLAGS)) -fPIC -MMD -MP -c $< -o $@
+
+module_objects = $(patsubst %.c,$(BUILD)/module/%.o,$(wildcard modules/$(1)/*.c))
+define module_rule
+$(BUILD)/modules/$(1).so: $(call module_objects,$(1))
+	@mkdir -p $$(@D)
+	$$(call say,MODULE,$$@)$$(CC) -shared $$(ALL_LDFLAGS) $$^ $$(MODULE_LIBS_$(1)) -o $$@
+endef
+$(foreach name,$(MODULE_NAMES),$(eval $(call module_rule,$(name))))
+
+# The rdma module's own tests run it on a libibverbs of memory copies, in which every call can fail.
+$(BUILD)/tests/unit/test_rdma_%: $(BUILD)/test-obj/tests/unit/test_rdma_%.o \
+		$(FAKE_SOURCES:%.c=$(BUILD)/module/%.o) $(call module_objects,rdma)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) -Wl,--wrap=calloc $^ -lcmocka -pthread -o $@
 
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags
@@ -336,12 +361,14 @@ venv-vllm: ## Install the inference engine that test-vllm and the demo use.
 
 INSTALL_SERVER = install -D -m 755 $(SERVER) $(DESTDIR)$(PREFIX)/bin/kvasir-server
 
-install: all ## Install server, library, headers and pkg-config file (PREFIX=, DESTDIR=).
+install: all ## Install server, library, modules, headers and pkg-config file (PREFIX=, DESTDIR=).
 	$(if $(SERVER),$(INSTALL_SERVER))
 	install -D -m 755 $(BUILD)/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libkvasir.so.$(VERSION)
 	ln -sf libkvasir.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libkvasir.so
 	install -D -m 644 $(BUILD)/libkvasir.a $(DESTDIR)$(PREFIX)/lib/libkvasir.a
+	install -d $(DESTDIR)$(PREFIX)/lib/kvasir/modules
+	$(if $(MODULES),install -m 755 $(MODULES) $(DESTDIR)$(PREFIX)/lib/kvasir/modules)
 	install -d $(DESTDIR)$(PREFIX)/include/kvasir $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/kvasir
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \

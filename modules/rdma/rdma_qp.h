@@ -1,0 +1,26 @@
+#pragma once
+/* rdma_qp – a reliable-connection queue pair through its states. Called by who owns the queue pair, and
+ * once by the opening of a domain; owns nothing. */
+
+#include "rdma_impl.h"
+
+struct rdma_qp_options {
+    struct ibv_cq *cq;
+    void *context; /* what asynchronous events name */
+    unsigned depth;
+    unsigned sges_max;
+    unsigned inline_bytes; /* wished for */
+    unsigned rights;       /* KVASIR_RIGHT_REMOTE_READ, KVASIR_RIGHT_REMOTE_WRITE */
+};
+
+/* Creates it and takes it to INIT. NULL: see errno. inline_bytes_p: what it got. */
+struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp_options *options,
+                              unsigned *inline_bytes_p);
+
+/* Takes it to RTS. 0, or the system's error. */
+int rdma_qp_connect(struct ibv_qp *qp, const struct kvasir_domain *domain,
+                    const struct kvasir_link_address *local,
+                    const struct kvasir_link_address *remote);
+
+/* From here on neither side moves a byte through it that is not on its way. */
+void rdma_qp_stop(struct ibv_qp *qp);
