@@ -92,17 +92,15 @@ static void fill_grant(struct kvasir_link *link, struct rdma_record *record,
         .addr = grant->local.address,
         .length = grant->local.bytes,
         .mw_access_flags = window_access(grant->rights)};
-    /* Of a type 2 window the key is the owner's to keep. */
-    grant->window->mw->rkey = grant->key;
     link->queue->stats.binds++;
 }
 
-/* Builds up to room requests; returns how many there are. */
+/* Builds requests, as many as a chain has and there is room for; returns how many there are. */
 static unsigned build(struct kvasir_link *link, unsigned room)
 {
     struct kvasir_queue *queue = link->queue;
     unsigned count = 0;
-    while (count < room && link->posting != NULL) {
+    while (count < least(room, RDMA_CHAIN_MAX) && link->posting != NULL) {
         struct rdma_record *record = link->posting;
         struct ibv_send_wr *request = &queue->chain[count];
         memset(request, 0, sizeof(*request));
@@ -122,11 +120,21 @@ static unsigned build(struct kvasir_link *link, unsigned room)
             link->posting = TAILQ_NEXT(record, entry);
         }
     }
-    /* Whatever made the chain end, the completion of its last request gives the places back. */
-    if (count > 0) {
+    /* Nothing follows for want of room: the completion of the last request gives the places back. */
+    if (count > 0 && count == room) {
         queue->chain[count - 1].send_flags |= IBV_SEND_SIGNALED;
     }
     return count;
+}
+
+/* Of a type 2 window the key is the owner's to keep. Posting needs the former one. */
+static void keep_keys(struct kvasir_queue *queue, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (queue->chain[i].opcode == IBV_WR_BIND_MW) {
+            queue->chain[i].bind_mw.mw->rkey = queue->chain[i].bind_mw.rkey;
+        }
+    }
 }
 
 void rdma_chain_post(struct kvasir_link *link)
@@ -135,7 +143,7 @@ void rdma_chain_post(struct kvasir_link *link)
     while (link->state == RDMA_LINK_READY && link->posting != NULL) {
         struct rdma_record *first = link->posting;
         struct ibv_send_wr *bad = NULL;
-        unsigned room = least(link->depth - (link->next - link->done), RDMA_CHAIN_MAX);
+        unsigned room = link->depth - (link->next - link->done);
         unsigned count;
         int error;
         if (room > 0 && queue->credits == 0) {
@@ -147,6 +155,7 @@ void rdma_chain_post(struct kvasir_link *link)
             return;
         }
         error = ibv_post_send(link->qp, queue->chain, &bad);
+        keep_keys(queue, count);
         link->next += count;
         queue->credits -= count;
         queue->stats.work_requests += count;

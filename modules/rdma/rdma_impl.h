@@ -11,7 +11,7 @@
 #define RDMA_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
 /* What an adapter's own limits are cut to: longer chains and lists gain nothing. */
-#define RDMA_CHAIN_MAX         32
+#define RDMA_CHAIN_MAX         64
 #define RDMA_SGES_MAX          16
 #define RDMA_DEPTH_DEFAULT     256
 #define RDMA_JOBS_DEFAULT      256
