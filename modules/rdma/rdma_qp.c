@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* 4.096 us * 2^14 = 67 ms until a packet is sent again, 6 times: a peer that is gone is noticed within a
- * second. 7 would mean for ever to some adapters. */
-#define ACK_TIMEOUT 14
+/* 4.096 us * 2^17 = 0.5 s until a packet is sent again, 6 times: a peer that is gone is noticed within
+ * 4 s, one that is only busy is not given up. 7 would mean for ever to some adapters. */
+#define ACK_TIMEOUT 17
 #define RETRIES     6
 /* Code of 0.64 ms. Nobody sends what needs a receive, so it never matters. */
 #define RNR_TIMER 12
