@@ -92,16 +92,6 @@ ABSENT = [
     ),
     (
         "Server",
-        "CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO, CLIENT GETREDIR",
-        "nothing announces changes; what a hash names never changes",
-    ),
-    (
-        "Server",
-        "CLIENT PAUSE, CLIENT UNPAUSE, CLIENT UNBLOCK",
-        "no command blocks",
-    ),
-    (
-        "Server",
         "MODULE LOAD, MODULE LOADEX, MODULE UNLOAD",
         "modules are loaded at start, by option",
     ),

@@ -131,6 +131,12 @@ bool command_arity_ok(const struct command *command, uint32_t arg_count)
     return command->arity >= 0 ? count == command->arity : count >= -command->arity;
 }
 
+bool command_writes(const struct command *command)
+{
+    return (command->flags & COMMAND_FLAG_WRITE) != 0 || command->id == COMMAND_PUBLISH ||
+           command->id == COMMAND_SPUBLISH;
+}
+
 const struct command *command_parent(const struct command *command)
 {
     if ((command->flags & COMMAND_FLAG_SUBCOMMAND) == 0) {

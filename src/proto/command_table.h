@@ -66,6 +66,9 @@ const struct command *command_by_id(enum command_id id);
 const char *command_instead(struct slice name);
 bool command_arity_ok(const struct command *command, uint32_t arg_count);
 
+/* Whether it changes keys, or sends messages: what CLIENT PAUSE WRITE holds back. */
+bool command_writes(const struct command *command);
+
 /* The container of a subcommand, NULL for others. */
 const struct command *command_parent(const struct command *command);
 

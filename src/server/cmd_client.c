@@ -98,6 +98,7 @@ static void write_flags(const struct conn *conn, char flags[CLIENT_FLAGS_MAX])
         {(conn->modes & CONN_MODE_MONITOR) != 0, 'O'},
         {(conn->modes & CONN_MODE_SUBSCRIBED) != 0, 'P'},
         {cmd_transaction_queued(conn) >= 0, 'x'},
+        {conn->paused, 'b'},
         {conn->is_unix, 'U'},
         {conn->no_evict, 'e'},
         {conn->no_touch, 'T'},
@@ -157,11 +158,23 @@ void cmd_client_reply_info(struct conn *conn, struct request *request)
 
 /* Longer names of users cannot be asked for by CLIENT KILL. */
 #define CLIENT_USER_BYTES_MAX 192
+/* As many can be asked for by CLIENT LIST ID: all connections are compared with all of them. */
+#define CLIENT_IDS_MAX 1024U
+
+enum client_type {
+    CLIENT_ANY,
+    CLIENT_NORMAL,
+    CLIENT_PUBSUB,
+    CLIENT_NONE, /* master, replica: nobody is */
+};
 
 /* Which clients a LIST or KILL is about; lies in the gather's argument. */
 struct client_filter {
-    uint64_t id; /* 0: any */
-    bool by_address, by_local, by_type, type_matches, skip_me, by_user;
+    uint64_t id;             /* 0: any */
+    const struct slice *ids; /* borrowed from the request: one of them; NULL: any */
+    uint32_t id_count;
+    enum client_type type;
+    bool by_address, by_local, skip_me, by_user;
     uint64_t caller;
     int64_t age_min_s; /* MAXAGE; -1: any */
     char address[LISTENER_ADDRESS_BYTES];
@@ -176,13 +189,30 @@ static struct slice filter_user(const struct client_filter *filter)
     return slice_of(filter->user, filter->user_bytes);
 }
 
+static bool is_one_of(const struct client_filter *filter, const struct conn *conn)
+{
+    for (uint32_t i = 0; i < filter->id_count; i++) {
+        int64_t id;
+        if (slice_to_i64(filter->ids[i], &id) && (uint64_t)id == conn->id) {
+            return true;
+        }
+    }
+    return filter->ids == NULL;
+}
+
+static bool is_of_type(const struct client_filter *filter, const struct conn *conn)
+{
+    bool listens = (conn->modes & CONN_MODE_SUBSCRIBED) != 0;
+    return filter->type == CLIENT_ANY || filter->type == (listens ? CLIENT_PUBSUB : CLIENT_NORMAL);
+}
+
 static bool filter_matches(const struct client_filter *filter, const struct conn *conn)
 {
     int64_t age_s = (conn->reactor->now.mono_us - conn->created_us) / 1000000;
-    return (filter->id == 0 || conn->id == filter->id) &&
+    return (filter->id == 0 || conn->id == filter->id) && is_one_of(filter, conn) &&
            (!filter->by_address || strcmp(conn->peer, filter->address) == 0) &&
            (!filter->by_local || strcmp(conn->local, filter->local) == 0) &&
-           (!filter->by_type || filter->type_matches) &&
+           is_of_type(filter, conn) &&
            (!filter->by_user || slice_equal(acl_user_name(conn->user), filter_user(filter))) &&
            !(filter->skip_me && conn->id == filter->caller) &&
            (filter->age_min_s < 0 || age_s >= filter->age_min_s);
@@ -216,31 +246,77 @@ static void begin(struct conn *conn, struct request *request, gather_run_fn *run
     (void)gather_start(conn->reactor, gather, conn->batch);
 }
 
-static void filter_type(struct client_filter *filter, struct slice type)
+/* False: there is no such type. */
+static bool filter_type(struct client_filter *filter, struct slice type)
 {
-    filter->by_type = true;
-    filter->type_matches = slice_equal_nocase(type, "normal");
+    static const struct {
+        const char *name;
+        enum client_type type;
+    } types[] = {{"normal", CLIENT_NORMAL},
+                 {"pubsub", CLIENT_PUBSUB},
+                 {"master", CLIENT_NONE},
+                 {"replica", CLIENT_NONE},
+                 {"slave", CLIENT_NONE}};
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
+        if (slice_equal_nocase(type, types[i].name)) {
+            filter->type = types[i].type;
+            return true;
+        }
+    }
+    return false;
 }
 
-static bool type_known(struct slice type)
+/* The reply says what is wrong with an argument, and names it: nothing was begun. */
+static void refuse_argument(struct request *request, uint32_t index, const char *format)
 {
-    return slice_equal_nocase(type, "normal") || slice_equal_nocase(type, "master") ||
-           slice_equal_nocase(type, "replica") || slice_equal_nocase(type, "slave") ||
-           slice_equal_nocase(type, "pubsub");
+    request->next_arg = index;
+    request->error = format;
+}
+
+static bool was_refused(struct conn *conn, const struct request *request)
+{
+    char quoted[129];
+    struct slice argument;
+    if (request->gather != NULL) {
+        return false;
+    }
+    argument = request->args[request->next_arg];
+    (void)snprintf(quoted, sizeof(quoted), "%.*s",
+                   (int)(argument.length_bytes < 128 ? argument.length_bytes : 128),
+                   (const char *)argument.data);
+    reply_errorf(conn, "ERR %s '%s'", request->error, quoted);
+    return true;
+}
+
+/* False: refused. */
+static bool filter_ids(struct request *request, struct client_filter *filter)
+{
+    filter->ids = request->args + 3;
+    filter->id_count = request->arg_count - 3;
+    if (filter->id_count > CLIENT_IDS_MAX) {
+        request_refuse(request, "ERR CLIENT LIST takes up to 1024 client IDs");
+        return false;
+    }
+    for (uint32_t i = 0; i < filter->id_count; i++) {
+        int64_t id;
+        if (!slice_to_i64(filter->ids[i], &id)) {
+            request_refuse(request, "ERR Invalid client ID");
+            return false;
+        }
+    }
+    return true;
 }
 
 void cmd_client_plan_list(struct conn *conn, struct request *request)
 {
     struct client_filter filter = {.age_min_s = -1};
     if (request->arg_count == 4 && slice_equal_nocase(request->args[2], "type")) {
-        if (!type_known(request->args[3])) {
-            request_refuse(request, "ERR Unknown client type");
+        if (!filter_type(&filter, request->args[3])) {
+            refuse_argument(request, 3, "Unknown client type");
             return;
         }
-        filter_type(&filter, request->args[3]);
-    } else if (request->arg_count == 4 && slice_equal_nocase(request->args[2], "id")) {
-        if (!slice_to_u64(request->args[3], &filter.id) || filter.id == 0) {
-            request_refuse(request, "ERR Invalid client ID");
+    } else if (request->arg_count >= 4 && slice_equal_nocase(request->args[2], "id")) {
+        if (!filter_ids(request, &filter)) {
             return;
         }
     } else if (request->arg_count != 2) {
@@ -255,6 +331,9 @@ void cmd_client_reply_list(struct conn *conn, struct request *request)
 {
     const struct gather *gather = request->gather;
     size_t bytes = 0;
+    if (was_refused(conn, request)) {
+        return;
+    }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
         bytes += gather->answers[i].text_bytes;
     }
@@ -296,40 +375,70 @@ static bool parse_yes_no(struct slice word, bool *yes)
     return *yes || slice_equal_nocase(word, "no");
 }
 
+static bool filter_address(struct slice address, bool *by, char text[LISTENER_ADDRESS_BYTES])
+{
+    *by = true;
+    if (address.length_bytes < LISTENER_ADDRESS_BYTES) {
+        memcpy(text, address.data, address.length_bytes);
+    } /* a longer one is nobody's, as the empty one is */
+    return true;
+}
+
+/* False: refused. */
+static bool filter_by_user(const struct conn *conn, struct request *request, uint32_t i,
+                           struct client_filter *filter)
+{
+    struct slice name = request->args[i];
+    if (acl_table_find(conn->reactor->acl, name) == NULL) {
+        refuse_argument(request, i, "No such user");
+        return false;
+    }
+    if (name.length_bytes > sizeof(filter->user)) {
+        request_refuse(request, "ERR CLIENT KILL USER takes names of up to 192 bytes");
+        return false;
+    }
+    filter->by_user = true;
+    filter->user_bytes = (uint16_t)name.length_bytes;
+    memcpy(filter->user, name.data, name.length_bytes);
+    return true;
+}
+
 /* One pair of the new form; false: refused. */
-static bool parse_kill_pair(struct request *request, uint32_t i, struct client_filter *filter)
+static bool parse_kill_pair(const struct conn *conn, struct request *request, uint32_t i,
+                            struct client_filter *filter)
 {
     struct slice word = request->args[i];
     struct slice value = request->args[i + 1];
-    int64_t age;
+    int64_t number;
     if (slice_equal_nocase(word, "id")) {
-        if (!slice_to_u64(value, &filter->id) || filter->id == 0) {
+        if (!slice_to_i64(value, &number) || number <= 0) {
             request_refuse(request, "ERR client-id should be greater than 0");
             return false;
         }
-    } else if (slice_equal_nocase(word, "addr") && value.length_bytes < sizeof(filter->address)) {
-        filter->by_address = true;
-        memcpy(filter->address, value.data, value.length_bytes);
-    } else if (slice_equal_nocase(word, "laddr") && value.length_bytes < sizeof(filter->local)) {
-        filter->by_local = true;
-        memcpy(filter->local, value.data, value.length_bytes);
-    } else if (slice_equal_nocase(word, "type")) {
-        if (!type_known(value)) {
-            request_refuse(request, "ERR Unknown client type");
+        filter->id = (uint64_t)number;
+        return true;
+    }
+    if (slice_equal_nocase(word, "addr")) {
+        return filter_address(value, &filter->by_address, filter->address);
+    }
+    if (slice_equal_nocase(word, "laddr")) {
+        return filter_address(value, &filter->by_local, filter->local);
+    }
+    if (slice_equal_nocase(word, "type")) {
+        if (!filter_type(filter, value)) {
+            refuse_argument(request, i + 1, "Unknown client type");
             return false;
         }
-        filter_type(filter, value);
-    } else if (slice_equal_nocase(word, "user")) {
-        filter->by_user = true;
-        if (value.length_bytes > sizeof(filter->user)) {
-            request_refuse(request, "ERR No such user");
-            return false;
-        }
-        filter->user_bytes = (uint16_t)value.length_bytes;
-        memcpy(filter->user, value.data, value.length_bytes);
-    } else if (slice_equal_nocase(word, "maxage") && slice_to_i64(value, &age) && age > 0) {
-        filter->age_min_s = age;
-    } else if (!slice_equal_nocase(word, "skipme") || !parse_yes_no(value, &filter->skip_me)) {
+        return true;
+    }
+    if (slice_equal_nocase(word, "user")) {
+        return filter_by_user(conn, request, i + 1, filter);
+    }
+    if (slice_equal_nocase(word, "maxage") && slice_to_i64(value, &number) && number > 0) {
+        filter->age_min_s = number;
+        return true;
+    }
+    if (!slice_equal_nocase(word, "skipme") || !parse_yes_no(value, &filter->skip_me)) {
         request_refuse(request, ERROR_SYNTAX);
         return false;
     }
@@ -341,11 +450,7 @@ void cmd_client_plan_kill(struct conn *conn, struct request *request)
     struct client_filter filter = {.caller = conn->id, .age_min_s = -1};
     if (request->arg_count == 3) { /* the old form: an address, and the caller may be meant */
         struct slice address = request->args[2];
-        filter.by_address = true;
-        if (address.length_bytes >= sizeof(filter.address)) {
-            address.length_bytes = sizeof(filter.address) - 1;
-        }
-        memcpy(filter.address, address.data, address.length_bytes);
+        (void)filter_address(address, &filter.by_address, filter.address);
         request->flags = 1;
     } else {
         filter.skip_me = true;
@@ -354,7 +459,7 @@ void cmd_client_plan_kill(struct conn *conn, struct request *request)
             return;
         }
         for (uint32_t i = 2; i < request->arg_count; i += 2) {
-            if (!parse_kill_pair(request, i, &filter)) {
+            if (!parse_kill_pair(conn, request, i, &filter)) {
                 return;
             }
         }
@@ -367,6 +472,9 @@ void cmd_client_reply_kill(struct conn *conn, struct request *request)
     struct gather *gather = request->gather;
     int64_t count = 0;
     bool self = false;
+    if (was_refused(conn, request)) {
+        return;
+    }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
         count += gather->answers[i].number;
         self = self || gather->answers[i].self;
@@ -431,8 +539,12 @@ void cmd_client_reply_help(struct conn *conn, struct request *request)
 {
     static const char *const lines[] = {
         "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "CACHING yes|no",
+        "    Refused: tracking is always off.",
         "GETNAME",
         "    The name of this connection.",
+        "GETREDIR",
+        "    -1: tracking is always off.",
         "ID",
         "    The number of this connection.",
         "INFO",
@@ -441,18 +553,28 @@ void cmd_client_reply_help(struct conn *conn, struct request *request)
         "    Close the connection of that address.",
         "KILL <option> <value> [<option> <value> ...]",
         "    Close connections by ADDR, LADDR, TYPE, USER, ID, MAXAGE; SKIPME yes|no.",
-        "LIST [TYPE normal | ID <id>]",
+        "LIST [TYPE normal|master|replica|pubsub | ID <id> [<id> ...]]",
         "    Facts about all connections.",
         "NO-EVICT on|off",
         "    Accepted; connections are never evicted.",
         "NO-TOUCH on|off",
         "    Whether reads count as accesses.",
+        "PAUSE <timeout> [WRITE|ALL]",
+        "    Begin no requests, or none that write, for so many milliseconds.",
         "REPLY on|off|skip",
         "    Whether replies are sent.",
         "SETINFO LIB-NAME|LIB-VER <text>",
         "    What client library this is.",
         "SETNAME <name>",
         "    Name this connection.",
+        "TRACKING on|off [<option> ...]",
+        "    on is refused.",
+        "TRACKINGINFO",
+        "    Says that tracking is off.",
+        "UNBLOCK <id> [TIMEOUT|ERROR]",
+        "    0: no command blocks.",
+        "UNPAUSE",
+        "    End PAUSE.",
         "HELP",
         "    This text.",
     };

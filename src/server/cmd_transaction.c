@@ -76,6 +76,7 @@ void cmd_transaction_queue(struct conn *conn, const struct request *request)
                                  settings->query_buffer_limit);
     }
     if (status == KVASIR_OK) {
+        transaction->writes = transaction->writes || command_writes(request->command);
         transaction->shards |= shards_of(conn, request);
         reply_simple(conn, "QUEUED");
         return;

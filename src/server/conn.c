@@ -421,6 +421,8 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
                has_too_much_output(conn, limits)) {
         metric_add(&conn->reactor->metrics.output_limit_closed, 1);
         conn_kill(conn);
+    } else if (conn->paused) {
+        /* It is held here, and does not stand still by itself. */
     } else if (upload_is_too_slow(conn) ||
                (uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
                (settings->timeout > 0 && !conn_listens(conn) &&

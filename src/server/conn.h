@@ -53,7 +53,7 @@ struct conn {
     struct push *pushes; /* owned: messages that wait until the batch is answered */
     struct push *pushes_last;
     size_t push_bytes;
-    struct list batch_link; /* reactor->batch_waiters */
+    struct list batch_link; /* reactor->batch_waiters, or one of those named below */
     struct list dead_link;  /* reactor->dead */
     struct wire wire;       /* owned */
     struct loop_watch *watch;
@@ -95,6 +95,7 @@ struct conn {
     bool skip_armed;               /* CLIENT REPLY SKIP itself is being served */
     bool muted;                    /* the reply being written is dropped */
     bool no_evict, no_touch;
+    bool paused; /* in reactor->pause.waiting, by batch_link */
     uint8_t database;
     uint8_t modes; /* CONN_MODE_… */
     enum resp_version resp;

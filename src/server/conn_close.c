@@ -10,6 +10,7 @@
 #include "server/gather.h"
 #include "server/kept.h"
 #include "server/monitor.h"
+#include "server/pause.h"
 #include "server/push.h"
 #include "server/remote.h"
 #include "server/shm.h"
@@ -39,6 +40,7 @@ void conn_kill(struct conn *conn)
     }
     list_remove(&conn->run_link);
     upload_stop_waiting(conn);
+    pause_forget(conn);
     list_remove(&conn->batch_link);
     loop_unwatch(&conn->watch);
     if (conn->ring_asked || conn->wire.kind == WIRE_RINGS) {

@@ -16,11 +16,13 @@
 #include "server/cmd_msetnx.h"
 #include "server/cmd_none.h"
 #include "server/cmd_observe.h"
+#include "server/cmd_pause.h"
 #include "server/cmd_pubsub.h"
 #include "server/cmd_rdma.h"
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
+#include "server/cmd_tracking.h"
 #include "server/cmd_transaction.h"
 
 const struct handler handlers_table[COMMAND_COUNT] = {
@@ -53,6 +55,13 @@ const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_CLIENT_INFO] = {NULL, cmd_client_reply_info, 0},
     [COMMAND_CLIENT_NO_EVICT] = {NULL, cmd_client_reply_no_evict, 0},
     [COMMAND_CLIENT_NO_TOUCH] = {NULL, cmd_client_reply_no_touch, 0},
+    [COMMAND_CLIENT_PAUSE] = {cmd_pause_plan_pause, cmd_pause_reply_done, 0},
+    [COMMAND_CLIENT_UNPAUSE] = {cmd_pause_plan_unpause, cmd_pause_reply_done, 0},
+    [COMMAND_CLIENT_UNBLOCK] = {NULL, cmd_pause_reply_unblock, 0},
+    [COMMAND_CLIENT_TRACKING] = {NULL, cmd_tracking_reply_tracking, 0},
+    [COMMAND_CLIENT_TRACKINGINFO] = {NULL, cmd_tracking_reply_info, 0},
+    [COMMAND_CLIENT_CACHING] = {NULL, cmd_tracking_reply_caching, 0},
+    [COMMAND_CLIENT_GETREDIR] = {NULL, cmd_tracking_reply_getredir, 0},
     [COMMAND_CLIENT_REPLY] = {NULL, cmd_client_reply_reply, 0},
     [COMMAND_CLIENT_HELP] = {NULL, cmd_client_reply_help, 0},
     [COMMAND_MULTI] = {NULL, cmd_transaction_reply_multi, 0},

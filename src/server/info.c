@@ -182,7 +182,7 @@ static void section_clients(struct info_writer *writer)
     info_number(writer, "maxclients", writer->conn->reactor->settings.maxclients);
     info_number(writer, "client_recent_max_input_buffer", 0);
     info_number(writer, "client_recent_max_output_buffer", 0);
-    info_number(writer, "blocked_clients", 0);
+    info_number(writer, "blocked_clients", COUNTED(writer->totals, paused_clients));
     info_number(writer, "tracking_clients", 0);
     info_number(writer, "clients_in_timeout_table", 0);
     info_number(writer, "tls_clients", COUNTED(writer->totals, tls_clients));

@@ -207,6 +207,7 @@ static void on_tick(void *argument)
                reactor->chunks.large_bytes + reactor->kept_bytes);
     reactor->ticks++;
     events_tick(reactor);
+    pause_tick(reactor);
     balance_tick(reactor);
     resize_tick(reactor);
     if (reactor->ticks % CONN_TICKS == 0) {
@@ -225,6 +226,7 @@ static void on_tick(void *argument)
 static void begin_drain(struct reactor *reactor)
 {
     reactor->draining = true;
+    pause_end(reactor);
     accept_stop(reactor);
 }
 
@@ -431,6 +433,7 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->stalled);
     list_init(&reactor->monitors);
     list_init(&reactor->event_listeners);
+    list_init(&reactor->pause.waiting);
     accept_init(reactor);
     reactor->control_descriptor = -1;
     reactor->spare_descriptor = -1;

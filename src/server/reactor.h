@@ -21,6 +21,7 @@
 #include "server/hub.h"
 #include "server/latency.h"
 #include "server/output_limit.h"
+#include "server/pause.h"
 #include "server/pubsub.h"
 #include "server/server.h"
 #include "server/settings.h"
@@ -87,6 +88,7 @@ struct reactor_metrics {
     struct metric acl_denied[ACL_DENIED_AUTH + 1]; /* by enum acl_verdict */
     struct metric tls_clients, tls_bytes, tls_handshakes, tls_handshake_failures;
     struct metric rdma_clients, rdma_puts, rdma_gets, rdma_in_bytes, rdma_out_bytes, rdma_failed;
+    struct metric paused_clients;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
     struct metric used_bytes;                 /* as INFO's used_memory, but for this reactor */
@@ -159,6 +161,7 @@ struct reactor {
     struct latency latency;
     struct pubsub pubsub;
     struct feed feed;
+    struct pause pause;
     struct list monitors;        /* of connections of this reactor: see monitor.h */
     uint32_t monitor_count;      /* on all reactors: requests are told to them */
     struct list event_listeners; /* owned */

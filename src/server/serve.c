@@ -11,6 +11,7 @@
 #include "server/handlers.h"
 #include "server/kept.h"
 #include "server/monitor.h"
+#include "server/pause.h"
 #include "server/push.h"
 #include "server/refuse.h"
 #include "server/reply.h"
@@ -66,12 +67,21 @@ static bool keep_args(struct conn *conn, const struct slice *args, uint32_t want
     return true;
 }
 
+static void forget_args(struct conn *conn)
+{
+    if (conn->args != NULL && conn->args != conn->args_inline) {
+        free(conn->args);
+    }
+    conn->args = NULL;
+}
+
 /* Reads the next request; READER_REQUEST: it is the batch's last. */
 static enum reader_result parse_one(struct conn *conn, struct batch *batch)
 {
     struct reader_limits limits = limits_of(conn);
     uint8_t *data = input_begin(&conn->input) + conn->parsed_bytes;
     size_t length = input_length(&conn->input) - conn->parsed_bytes;
+    size_t start_bytes = conn->parsed_bytes;
     for (;;) {
         struct slice *args = conn->args != NULL ? conn->args : batch->args + batch->arg_count;
         uint32_t capacity =
@@ -101,7 +111,8 @@ static enum reader_result parse_one(struct conn *conn, struct batch *batch)
         if (result == READER_REQUEST) {
             struct request *request = &batch->requests[batch->request_count++];
             conn->parsed_bytes += consumed;
-            *request = (struct request){.args = args, .arg_count = conn->reader.arg_count};
+            *request = (struct request){
+                .args = args, .arg_count = conn->reader.arg_count, .start_bytes = start_bytes};
             if (conn->args == NULL) {
                 batch->arg_count += request->arg_count;
             }
@@ -163,8 +174,10 @@ static enum reader_result parse(struct conn *conn, struct batch *batch)
 
 /* ---- running ---- */
 
+/* Plans the next requests of the batch: none of them if the first one must wait for the end of a pause. */
 static void plan(struct conn *conn, struct batch *batch)
 {
+    bool pausing = conn->reactor->pause.until_us != 0;
     batch_begin_round(batch);
     batch->request_planned = batch->request_first;
     while (batch->request_planned < batch->request_count) {
@@ -175,6 +188,9 @@ static void plan(struct conn *conn, struct batch *batch)
         if ((barrier && batch->request_planned > batch->request_first) ||
             batch_op_room(batch) < PLAN_OPS_MIN ||
             (UNLIKELY(batch->transfer_count > 0) && !transfer_may_join(conn, request))) {
+            return;
+        }
+        if (UNLIKELY(pausing) && !request->more && pause_holds(conn, request)) {
             return;
         }
         request->op_count = 0;
@@ -325,6 +341,23 @@ static void answer_planned(struct conn *conn, struct batch *batch, int64_t start
     batch_drop_results(conn->reactor, batch);
 }
 
+/* What of the batch is not answered was not begun, either: it is as if it had not been read. */
+static void put_back(struct conn *conn)
+{
+    struct batch *batch = conn->batch;
+    size_t start_bytes = batch->requests[batch->request_first].start_bytes;
+    check(conn->upload.state != UPLOAD_READY);
+    batch_give(conn->reactor, &conn->batch);
+    if (conn->pushes != NULL) {
+        push_flush(conn);
+    }
+    input_use(&conn->input, start_bytes);
+    conn->parsed_bytes = 0;
+    conn->parse_result = READER_MORE;
+    request_reader_init(&conn->reader);
+    forget_args(conn);
+}
+
 /* Plans and answers rounds until one must wait, for shards or (batch->waiting is 0) until the replies
  * so far are sent. True: the batch is finished. */
 static bool run(struct conn *conn)
@@ -339,6 +372,11 @@ static bool run(struct conn *conn)
         plan(conn, batch);
         (void)batch_dispatch(conn->reactor, batch);
         batch->waiting--;
+        if (UNLIKELY(batch->request_planned == batch->request_first)) {
+            put_back(conn);
+            pause_wait(conn);
+            return false;
+        }
         if (batch->waiting > 0 || (UNLIKELY(batch->transfer_count > 0) && !transfer_settle(conn))) {
             batch->round_ns = clock_mono_ns() - start_ns;
             return false;
@@ -380,10 +418,7 @@ static void finish(struct conn *conn)
         if (conn->upload.state == UPLOAD_READY) {
             upload_abandon(conn); /* its request was refused */
         }
-        if (conn->args != NULL && conn->args != conn->args_inline) {
-            free(conn->args);
-        }
-        conn->args = NULL;
+        forget_args(conn);
     }
 }
 
@@ -393,6 +428,9 @@ static enum serve_result serve_batch(struct conn *conn)
     if (run(conn)) {
         finish(conn);
         return SERVE_ON;
+    }
+    if (UNLIKELY(conn->batch == NULL)) {
+        return SERVE_WAIT; /* for the end of a pause */
     }
     /* Nobody calls back when it only waits for its replies to be sent: the caller sees to that. */
     return conn->batch->waiting > 0 ? SERVE_WAIT : SERVE_ON;
@@ -420,6 +458,10 @@ enum serve_result serve_requests(struct conn *conn)
     enum reader_result result = conn->parse_result;
     if (conn->batch != NULL) {
         return serve_batch(conn); /* its replies so far are sent */
+    }
+    if (UNLIKELY(conn->reactor->pause.until_us != 0) && pause_holds_conn(conn)) {
+        pause_wait(conn);
+        return SERVE_WAIT;
     }
     conn->parse_result = READER_MORE;
     if (result == READER_MORE) {

@@ -42,6 +42,7 @@ struct transaction {
     uint64_t watched_bytes;
     uint64_t shards; /* bit per shard that the queued commands need */
     bool open;       /* between MULTI and EXEC or DISCARD */
+    bool writes;     /* a queued command changes something */
     bool refused;    /* a command was refused: EXEC will be, too */
 
     /* While EXEC runs: */
