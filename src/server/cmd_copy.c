@@ -22,6 +22,18 @@ enum copy_round {
     COPY_REMOVE,
 };
 
+static uint8_t purpose_of(const struct request *request)
+{
+    switch ((int)request->command->id) {
+    case COMMAND_COPY:
+        return OP_FOR_COPY;
+    case COMMAND_MOVE:
+        return OP_FOR_MOVE;
+    default:
+        return OP_FOR_RENAME;
+    }
+}
+
 /* The other database is in request->number. */
 static void plan_round(struct conn *conn, struct request *request)
 {
@@ -36,12 +48,14 @@ static void plan_round(struct conn *conn, struct request *request)
             request_refuse(request, "ERR out of memory for this request; try again");
             return;
         }
-        (void)batch_add_op(conn->batch, request, OP_GET, source);
+        op = batch_add_op(conn->batch, request, OP_GET, source);
+        op->purpose = purpose_of(request);
         request->more = true;
         return;
     case COPY_STORE:
         op = batch_add_op_in(conn->batch, request, OP_SET_FROM, target, (uint8_t)request->number);
         op->combine = OP_COMBINE_COPY;
+        op->purpose = purpose_of(request);
         op->sources = kept->values;
         op->source_count = 1;
         op->flags = (request->flags & FLAG_IF_ABSENT) != 0 ? OP_SET_IF_ABSENT : 0;
@@ -57,6 +71,7 @@ static void plan_round(struct conn *conn, struct request *request)
         return;
     case COPY_REMOVE:
         op = batch_add_op(conn->batch, request, OP_REMOVE, source);
+        op->purpose = purpose_of(request);
         op->flags = OP_REMOVE_SAME;
         op->same = kept->values[0];
         return;

@@ -9,6 +9,7 @@
 #include "server/events.h"
 #include "server/gather.h"
 #include "server/info.h"
+#include "server/key_notice.h"
 #include "server/reply.h"
 #include "server/resize.h"
 #include "server/tls_reload.h"
@@ -197,6 +198,7 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
                     "no memory for events-backlog %llu: nothing is kept",
                     (unsigned long long)reactor->settings.events_backlog);
     }
+    key_notice_configure(reactor);
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
     if (index == 0) {
         log_set_level(log_level_of(reactor->settings.loglevel));

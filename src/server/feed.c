@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "server/gather.h"
+#include "server/key_notice.h"
 #include "server/monitor.h"
 #include "server/reactor.h"
 
@@ -9,6 +10,11 @@
 #include <string.h>
 
 #define CAPACITY_AT_FIRST 4096U
+
+struct feed_head {
+    uint32_t length_bytes;
+    uint8_t kind; /* enum feed_kind */
+};
 
 /* ---- collecting ---- */
 
@@ -45,24 +51,27 @@ static void release(struct reactor *reactor, size_t bytes)
     reactor->chunks.large_bytes -= bytes;
 }
 
-uint8_t *feed_reserve(struct reactor *reactor, size_t bytes_max)
+uint8_t *feed_reserve(struct reactor *reactor, enum feed_kind kind, size_t bytes_max)
 {
     struct feed *feed = &reactor->feed;
-    size_t needed_bytes = feed->length_bytes + sizeof(uint32_t) + bytes_max;
+    struct feed_head head = {.kind = (uint8_t)kind};
+    size_t needed_bytes = feed->length_bytes + sizeof(head) + bytes_max;
     check(bytes_max <= UINT32_MAX);
     if (needed_bytes > feed->capacity_bytes && !grow(reactor, needed_bytes)) {
         feed->lost = true;
         return NULL;
     }
-    return feed->bytes + feed->length_bytes + sizeof(uint32_t);
+    memcpy(feed->bytes + feed->length_bytes, &head, sizeof(head));
+    return feed->bytes + feed->length_bytes + sizeof(head);
 }
 
 void feed_add(struct reactor *reactor, size_t length_bytes)
 {
     struct feed *feed = &reactor->feed;
     uint32_t length = (uint32_t)length_bytes;
-    memcpy(feed->bytes + feed->length_bytes, &length, sizeof(length));
-    feed->length_bytes += sizeof(length) + length_bytes;
+    memcpy(feed->bytes + feed->length_bytes + offsetof(struct feed_head, length_bytes), &length,
+           sizeof(length));
+    feed->length_bytes += sizeof(struct feed_head) + length_bytes;
     check(feed->length_bytes <= feed->capacity_bytes);
 }
 
@@ -75,14 +84,19 @@ static void deliver(struct reactor *reactor, struct gather *gather, uint32_t ind
     const uint8_t *end = at + gather->cursor;
     (void)index;
     while (at < end) {
-        uint32_t length;
-        memcpy(&length, at, sizeof(length));
-        at += sizeof(length);
-        monitor_deliver(reactor, slice_of(at, length));
-        at += length;
+        struct feed_head head;
+        memcpy(&head, at, sizeof(head));
+        at += sizeof(head);
+        if (head.kind == FEED_MONITOR) {
+            monitor_deliver(reactor, slice_of(at, head.length_bytes));
+        } else {
+            key_notice_deliver(reactor, slice_of(at, head.length_bytes));
+        }
+        at += head.length_bytes;
     }
     if (gather->flags != 0) {
         monitor_cut_all(reactor);
+        key_notice_cut_all(reactor);
     }
 }
 

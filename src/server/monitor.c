@@ -185,7 +185,7 @@ void monitor_note(struct conn *conn, const struct request *request)
     if (!ran || (command->flags & COMMAND_FLAG_ADMIN) != 0 || command->id == COMMAND_QUIT) {
         return;
     }
-    line = feed_reserve(conn->reactor, line_bytes_max(request));
+    line = feed_reserve(conn->reactor, FEED_MONITOR, line_bytes_max(request));
     if (line != NULL) {
         feed_add(conn->reactor, write_line((char *)line, conn, request));
     }

@@ -12,6 +12,7 @@
 #include "server/conn_end.h"
 #include "server/cores.h"
 #include "server/events.h"
+#include "server/key_notice.h"
 #include "server/output_limit.h"
 #include "server/pin_mail.h"
 #include "server/published.h"
@@ -360,6 +361,9 @@ void reactor_turn(struct reactor *reactor, bool may_wait)
         reactor->making_room = false;
         batch_resume_stalled(reactor);
     }
+    if (UNLIKELY(reactor->notices_kept)) {
+        key_notice_collect(reactor);
+    }
     if (UNLIKELY(!feed_is_empty(&reactor->feed))) {
         feed_flush(reactor);
     }
@@ -468,6 +472,9 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     reactor->shard = make_shard(reactor);
     if (server->tls != NULL && !tls_maker_init(&reactor->tls, tls_context_get(server->tls))) {
         goto no_memory;
+    }
+    if (reactor->shard != NULL) {
+        key_notice_configure(reactor);
     }
     reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);

@@ -20,6 +20,7 @@
 #include "server/feed.h"
 #include "server/hub.h"
 #include "server/latency.h"
+#include "server/notice_classes.h"
 #include "server/output_limit.h"
 #include "server/pause.h"
 #include "server/pubsub.h"
@@ -161,6 +162,8 @@ struct reactor {
     struct latency latency;
     struct pubsub pubsub;
     struct feed feed;
+    struct notice_classes notice_classes; /* as the setting says */
+    bool notices_kept;                    /* the shard notes what is done to keys */
     struct pause pause;
     struct list monitors;        /* of connections of this reactor: see monitor.h */
     uint32_t monitor_count;      /* on all reactors: requests are told to them */

@@ -1,6 +1,7 @@
 #include "server/settings.h"
 
 #include "base/number.h"
+#include "server/notice_classes.h"
 #include "server/output_limit.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ enum kind {
     KIND_SWITCH,
     KIND_TEXT,
     KIND_CHOICE,
-    KIND_LIMITS
+    KIND_LIMITS,
+    KIND_CLASSES
 };
 enum changes {
     START,
@@ -63,6 +65,8 @@ static const struct row ROWS[] = {
     {KIND_CHOICE, name, offsetof(struct settings, field), initial, 0, 0, words, changes, help},
 #define LIMITS(field, name, initial, changes, help) \
     {KIND_LIMITS, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
+#define CLASSES(field, name, initial, changes, help) \
+    {KIND_CLASSES, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
@@ -71,6 +75,7 @@ static const struct row ROWS[] = {
 #undef TEXT
 #undef CHOICE
 #undef LIMITS
+#undef CLASSES
 };
 
 static const struct row *row_find(struct slice name)
@@ -148,6 +153,16 @@ static bool set_limits(struct settings *settings, const struct row *row, struct 
     return true;
 }
 
+static bool set_classes(struct settings *settings, const struct row *row, struct slice value)
+{
+    struct notice_classes classes;
+    if (!notice_classes_parse(&classes, value)) {
+        return false;
+    }
+    notice_classes_format(&classes, field_of(settings, row), SETTINGS_TEXT_BYTES);
+    return true;
+}
+
 static bool set_field(struct settings *settings, const struct row *row, struct slice value)
 {
     switch (row->kind) {
@@ -176,6 +191,8 @@ static bool set_field(struct settings *settings, const struct row *row, struct s
         return set_text(settings, row, value);
     case KIND_LIMITS:
         return set_limits(settings, row, value);
+    case KIND_CLASSES:
+        return set_classes(settings, row, value);
     }
     return false;
 }
@@ -213,6 +230,9 @@ static void allowed_text(const struct row *row, char *text, size_t capacity)
         (void)snprintf(text, capacity,
                        "classes (normal, slave, pubsub) with hard limit, soft limit and seconds, "
                        "such as normal 64mb 16mb 60");
+        return;
+    case KIND_CLASSES:
+        (void)snprintf(text, capacity, "letters out of Ag$lshzxeKEtmdn");
         return;
     }
 }
@@ -327,6 +347,7 @@ void settings_value(const struct settings *settings, unsigned index, char *value
     case KIND_TEXT:
     case KIND_CHOICE:
     case KIND_LIMITS:
+    case KIND_CLASSES:
         memcpy(value, field, SETTINGS_TEXT_BYTES);
         return;
     }

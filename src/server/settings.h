@@ -23,6 +23,7 @@ struct settings {
 #define TEXT(field, name, initial, changes, help)                     char field[SETTINGS_TEXT_BYTES];
 #define CHOICE(field, name, initial, words, changes, help)            char field[SETTINGS_TEXT_BYTES];
 #define LIMITS(field, name, initial, changes, help)                   char field[SETTINGS_TEXT_BYTES];
+#define CLASSES(field, name, initial, changes, help)                  char field[SETTINGS_TEXT_BYTES];
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
@@ -31,6 +32,7 @@ struct settings {
 #undef TEXT
 #undef CHOICE
 #undef LIMITS
+#undef CLASSES
 };
 
 void settings_init(struct settings *settings);

@@ -78,6 +78,14 @@ enum op_combine {
     OP_COMBINE_XOR
 };
 
+/* What an op is a part of: it is told to others by that name (notice.h). */
+enum op_purpose {
+    OP_FOR_ITSELF,
+    OP_FOR_RENAME,
+    OP_FOR_MOVE,
+    OP_FOR_COPY
+};
+
 enum op_field_kind {
     OP_FIELD_GET,
     OP_FIELD_SET, /* result: the former number */
@@ -172,6 +180,7 @@ struct op {
     int64_t integer;     /* out */
     uint64_t done_bytes; /* of an op that takes several turns: how far it has come */
     uint32_t restarts;   /* how often it began anew, because the key changed meanwhile */
+    uint8_t purpose;     /* enum op_purpose */
 };
 
 /* Hash of a key in a database: XXH3-64 with the database number as its seed. */

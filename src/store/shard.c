@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "store/shard_impl.h"
 #include "store/shard_kinds.h"
+#include "store/shard_notice.h"
 #include "store/shard_watch.h"
 
 #include <stdlib.h>
@@ -98,6 +99,7 @@ void shard_destroy(struct shard **shard_p)
     struct shard *shard = *shard_p;
     CHECK_MAGIC(shard, SHARD_MAGIC);
     event_ring_destroy(&shard->events);
+    notice_fini(&shard->notices);
     struct grant *grant;
     while ((grant = grant_find_expired(&shard->grants, INT64_MAX)) != NULL) {
         shard_pin_end_grant(shard, &grant, false);
@@ -185,6 +187,9 @@ void shard_execute(struct shard *shard, struct op *op, const struct moment *now)
         return;
     }
     kind->execute(shard, op);
+    if (shard_notice_wanted(shard)) {
+        shard_notice_op(shard, op);
+    }
     (void)index_balance(&shard->index, SHARD_OP_BALANCE_STEPS);
 }
 
@@ -304,7 +309,8 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .payload_bytes = shard->payload_bytes,
         .payload_taken_bytes = payload.taken_bytes + (uint64_t)shard->whole_pages *
                                                          pages_page_bytes(shard->config.payload),
-        .metadata_bytes = meta_taken_bytes(&shard->meta) + index_bytes(&shard->index),
+        .metadata_bytes = meta_taken_bytes(&shard->meta) + index_bytes(&shard->index) +
+                          shard->notices.capacity_bytes,
         .hits = shard->hits,
         .misses = shard->misses,
         .evicted = shard->evicted,

@@ -42,6 +42,7 @@
 #include "base/compiler.h"
 #include "mem/pages.h"
 #include "store/event_ring.h"
+#include "store/notice.h"
 #include "store/op.h"
 #include "store/policy.h"
 #include "store/watch.h"
@@ -101,6 +102,11 @@ bool shard_watch_touched(struct shard *shard, struct watch *watch, const struct 
  * kept is lost when that is another size than before. 0 ends it. False: out of memory; then nothing is
  * kept. */
 ATTR_MUST_USE bool shard_events_keep(struct shard *shard, uint64_t capacity_bytes, int64_t from_us);
+
+/* Which classes of notices are kept from here on (bits of enum notice_class; 0: none). */
+void shard_notices_want(struct shard *shard, uint32_t classes);
+/* Visits the notices since the last time. True: some were lost. */
+bool shard_notices_take(struct shard *shard, notice_visit_fn *visit, void *argument);
 
 /* Which events: those behind a number that came before until_us. */
 struct shard_events_query {

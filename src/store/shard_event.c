@@ -11,8 +11,30 @@ static int64_t shard_event_us(const struct shard *shard)
     return shard->config.events_zero_us + shard->now.mono_us;
 }
 
+void shard_event_listeners(struct shard *shard)
+{
+    shard->tells = shard->events != NULL || shard->notices.classes != 0;
+}
+
+/* What is no op of its own, as notices name it. */
+static void shard_event_notice(struct shard *shard, enum event_kind kind, const struct value *value)
+{
+    struct notice_queue *queue = &shard->notices;
+    if (kind == EVENT_EVICTED) {
+        notice_add(queue, NOTICE_EVICTED, value->database, value_key(value));
+    } else if (kind == EVENT_EXPIRED && shard_value_expired(shard, value)) {
+        notice_add(queue, NOTICE_EXPIRED, value->database, value_key(value));
+    } else if (kind == EVENT_SEALED && value->generation == 1) {
+        notice_add(queue, NOTICE_NEW, value->database, value_key(value));
+    }
+}
+
 void shard_event_add(struct shard *shard, enum event_kind kind, const struct value *value)
 {
+    shard_event_notice(shard, kind, value);
+    if (shard->events == NULL) {
+        return;
+    }
     const struct event event = {
         .length_bytes = value->length_bytes,
         .kind = (uint8_t)kind,
@@ -38,12 +60,14 @@ bool shard_events_keep(struct shard *shard, uint64_t capacity_bytes, int64_t fro
         return true;
     }
     event_ring_destroy(&shard->events);
+    shard_event_listeners(shard);
     shard->events_asked_bytes = 0;
     if (capacity_bytes > 0) {
         shard->events = event_ring_create(capacity_bytes, shard->config.index, from_us - 1);
         if (shard->events == NULL) {
             return false;
         }
+        shard_event_listeners(shard);
         shard->events_asked_bytes = capacity_bytes;
         shard->events_read_us = shard->now.mono_us;
     }

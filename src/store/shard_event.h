@@ -6,11 +6,13 @@
 
 void shard_event_add(struct shard *shard, enum event_kind kind, const struct value *value);
 void shard_event_flush(struct shard *shard, uint8_t database);
+/* Somebody listens, or does so no longer. */
+void shard_event_listeners(struct shard *shard);
 
 static inline void shard_event_note(struct shard *shard, enum event_kind kind,
                                     const struct value *value)
 {
-    if (UNLIKELY(shard->events != NULL) && kind != EVENT_NONE) {
+    if (UNLIKELY(shard->tells) && kind != EVENT_NONE) {
         shard_event_add(shard, kind, value);
     }
 }

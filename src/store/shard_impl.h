@@ -11,6 +11,7 @@
 #include "store/grant.h"
 #include "store/index.h"
 #include "store/meta.h"
+#include "store/notice.h"
 #include "store/shard.h"
 #include "store/value_list.h"
 
@@ -69,6 +70,8 @@ struct shard {
     struct event_ring *events; /* owned; NULL: nobody asked for them */
     uint64_t events_asked_bytes;
     int64_t events_read_us;
+    struct notice_queue notices;
+    bool tells; /* events or notices are kept */
     uint32_t watch_count;
     struct list watches[SHARD_WATCH_BUCKETS]; /* linked are struct watch, by hash */
     char scratch[SHARD_SCRATCH_BYTES];

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "store/shard_impl.h"
 #include "store/shard_kinds.h"
+#include "store/shard_notice.h"
 
 bool shard_put_allowed(struct op *op, struct value *old)
 {
@@ -43,6 +44,9 @@ static void shard_put_seal(struct shard *shard, struct op *op, struct value *val
         shard_pin_try(shard, value, (enum value_pin)op->put.pin_kind, op->put.pin_ms);
     } else {
         shard->expired++;
+    }
+    if (shard_notice_wanted(shard)) {
+        shard_notice_put(shard, op, value);
     }
     shard_unpin(shard, &value);
     op->status = KVASIR_OK;

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "store/shard_impl.h"
 #include "store/shard_kinds.h"
+#include "store/shard_notice.h"
 
 struct value *shard_read_find(struct shard *shard, struct op *op)
 {
@@ -10,6 +11,9 @@ struct value *shard_read_find(struct shard *shard, struct op *op)
     if (value == NULL) {
         shard->misses++;
         op->status = KVASIR_NOT_FOUND;
+        if (op->purpose == OP_FOR_ITSELF || op->purpose == OP_FOR_COPY) {
+            shard_notice(shard, NOTICE_KEYMISS, op);
+        }
         return NULL;
     }
     shard->hits++;
@@ -26,10 +30,16 @@ static void shard_read_change(struct shard *shard, const struct op *op, struct v
 {
     if ((op->flags & OP_READ_REMOVE) != 0) {
         shard_value_unlink(shard, value, EVENT_DELETED);
+        shard_notice(shard, NOTICE_DEL, op);
+    } else if ((op->flags & OP_READ_EXPIRE) != 0 && op->expires_at_ms != 0 &&
+               op->expires_at_ms <= shard->now.wall_ms) {
+        shard_value_unlink(shard, value, EVENT_EXPIRED);
+        shard_notice(shard, NOTICE_DEL, op);
     } else if ((op->flags & OP_READ_EXPIRE) != 0) {
+        bool had_expiry = value->expires_at_ms != 0;
         shard_value_set_expiry(shard, value, op->expires_at_ms);
-        if (shard_value_expired(shard, value)) {
-            shard_value_unlink(shard, value, EVENT_EXPIRED);
+        if (op->expires_at_ms != 0 || had_expiry) {
+            shard_notice(shard, op->expires_at_ms != 0 ? NOTICE_EXPIRE : NOTICE_PERSIST, op);
         }
     }
 }

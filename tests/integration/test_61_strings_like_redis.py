@@ -294,6 +294,125 @@ def test_what_is_absent_is_refused_with_what_to_use_instead(kvasir, command):
         assert connection("PING") == "PONG"
 
 
+# Keys of every shard, written last: what was done before them was told when they are.
+ENDS = [f"end{i}" for i in range(64)]
+
+
+def notices(listener):
+    """What a subscriber to all channels hears, key by key, until all keys of the end are there."""
+    heard = {}
+    ends = set()
+    while len(ends) < len(ENDS):
+        _, _, channel, text = listener.read()
+        kind, _, rest = channel.decode("latin-1").partition("@")
+        if b"__:end" in channel:
+            ends.add(channel)
+            continue
+        database, _, name = rest.partition("__:")
+        if kind == "__keyspace":
+            key, event = (database, name), text.decode()
+        else:
+            key, event = (database, text.decode("latin-1")), f"E {name}"
+        heard.setdefault(key, []).append(event)
+    return heard
+
+
+# SETBIT and BITFIELD tell here also of bits that were so already; RENAME and COPY over a key that is
+# there delete it first in Redis, which then is new.
+NOT_TOLD_ALIKE = {"SETBIT", "BITFIELD", "RENAME", "RENAMENX", "COPY", "MOVE", "LCS", "OBJECT"}
+
+
+@pytest.mark.reactors
+def test_keyspace_notifications_are_the_same(redis, kvasir):
+    seed = int(os.environ.get("KVASIR_SEED", str(time.time_ns())))
+    print(f"KVASIR_SEED={seed}")
+    commands = Commands(seed)
+    connections = both(redis, kvasir, 2)
+    listeners = [resp.Connection(redis.port), kvasir.connect()]
+    for connection, listener in zip(connections, listeners):
+        connection("CONFIG", "SET", "notify-keyspace-events", "KEA")
+        listener("PSUBSCRIBE", "*")
+    for _ in range(COMMANDS // (20 if kvserver.SANITIZE else 5)):
+        command = commands.next()
+        if command[0].upper() not in NOT_TOLD_ALIKE:
+            for connection in connections:
+                connection.send(resp.encode(*command))
+                connection.read_or_error()
+    heard = []
+    for connection, listener in zip(connections, listeners):
+        connection("CONFIG", "SET", "notify-keyspace-events", "KA")
+        connection.pipeline([("SET", key, "") for key in ENDS])
+        heard.append(notices(listener))
+        connection("CONFIG", "SET", "notify-keyspace-events", "")
+    assert heard[0].keys() == heard[1].keys()
+    for key in heard[0]:
+        assert heard[0][key] == heard[1][key], key
+    for connection in connections + listeners:
+        connection.close()
+
+
+TOLD = [
+    (["SET", "a", "1"], ["set"]),
+    (["SET", "b", "1", "EX", "1000"], ["set", "expire"]),
+    (["SETEX", "b", "1000", "1"], ["set", "expire"]),
+    (["GETEX", "b", "EX", "500"], ["expire"]),
+    (["GETEX", "b", "PERSIST"], ["persist"]),
+    (["GETEX", "b", "PERSIST"], []),
+    (["EXPIRE", "b", "100"], ["expire"]),
+    (["PERSIST", "b"], ["persist"]),
+    (["EXPIRE", "b", "-1"], ["del"]),
+    (["GETSET", "c", "1"], ["set"]),
+    (["SET", "c", "2", "KEEPTTL"], ["set"]),
+    (["INCR", "c"], ["incrby"]),
+    (["DECRBY", "c", "3"], ["incrby"]),
+    (["INCRBYFLOAT", "c", "1.5"], ["incrbyfloat"]),
+    (["APPEND", "c", "x"], ["append"]),
+    (["SETRANGE", "c", "9", "x"], ["setrange"]),
+    (["SETRANGE", "c", "9", ""], []),
+    (["SETBIT", "d", "7", "1"], ["setbit"]),
+    (["BITFIELD", "d", "SET", "u8", "0", "9"], ["setbit"]),
+    (["BITFIELD", "d", "GET", "u8", "0"], []),
+    (["BITOP", "AND", "e", "d"], ["set"]),
+    (["BITOP", "AND", "e", "absent"], ["del"]),
+    (["COPY", "d", "f"], ["copy_to"]),
+    (["RENAME", "f", "g"], ["rename_from", "rename_to"]),
+    (["MOVE", "g", "1"], ["move_from", "move_to"]),
+    (["MSET", "h", "1", "i", "2"], ["set", "set"]),
+    (["MSETNX", "j", "1", "k", "2"], ["set", "set"]),
+    (["MSETNX", "j", "1", "l", "2"], []),
+    (["GETDEL", "h"], ["del"]),
+    (["DEL", "i", "absent"], ["del"]),
+    (["UNLINK", "j"], ["del"]),
+    (["SET", "a", "x" * 100000], ["set"]),
+    (["SET", "a", "y", "NX"], []),
+    (["FLUSHALL"], []),
+    (["DEL", "a"], []),
+]
+
+
+@pytest.mark.reactors
+def test_every_write_is_told_by_redis_name(redis, kvasir):
+    connections = both(redis, kvasir, 3)
+    for connection in connections:
+        connection("CONFIG", "SET", "notify-keyspace-events", "Kg$")
+        connection("PSUBSCRIBE", "*")
+    for command, told in TOLD:
+        for connection in connections:
+            connection.send(resp.encode(*command) + resp.encode("PING"))
+            heard = []
+            answers = 0
+            while answers < 2 or len(heard) < len(told):
+                reply = connection.read_or_error()
+                if isinstance(reply, list) and reply[:1] == [b"pmessage"]:
+                    heard.append(reply[3].decode())
+                else:
+                    answers += 1
+            assert sorted(heard) == sorted(told), command
+    for connection in connections:
+        connection("CONFIG", "SET", "notify-keyspace-events", "")
+        connection.close()
+
+
 @pytest.mark.reactors
 def test_msetnx_is_never_half_done(kvasir):
     """Two connections of different reactors try the same keys: what is stored is one's, whole."""
