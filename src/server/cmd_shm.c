@@ -17,6 +17,9 @@ static const char ERROR_NO_STAGING[] =
     "UNSUPPORTED the connection has no staging memory: KV.CONNECT SHM on the Unix socket comes first; "
     "KV.SET needs none";
 
+/* Descriptors travel with the reply, and where the rings begin is behind it. */
+static const char ERROR_MUTED[] = "ERR KV.CONNECT means nothing without its reply (CLIENT REPLY)";
+
 /* ---- KV.CONNECT SHM [STAGING bytes] and KV.CONNECT RING ---- */
 
 static bool parse_staging(struct conn *conn, const struct request *request, uint64_t *bytes)
@@ -45,6 +48,8 @@ void cmd_shm_reply_connect_ring(struct conn *conn, struct request *request)
 {
     if (request->arg_count != 2) {
         reply_error(conn, ERROR_SYNTAX);
+    } else if (conn->muted) {
+        reply_error(conn, ERROR_MUTED);
     } else if (conn->staging == NULL) {
         reply_error(conn, ERROR_NO_STAGING);
     } else if (conn->ring_asked || conn->wire.kind == WIRE_RINGS) {
@@ -67,6 +72,10 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
     uint64_t left;
     int descriptors[OUTPUT_DESCRIPTOR_COUNT];
     if (!shm_allowed(conn) || !parse_staging(conn, request, &bytes)) {
+        return;
+    }
+    if (conn->muted) {
+        reply_error(conn, ERROR_MUTED);
         return;
     }
     if (conn->staging != NULL) {

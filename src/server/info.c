@@ -3,6 +3,7 @@
 #include "base/copy.h"
 #include "plug/loader.h"
 #include "server/conn.h"
+#include "server/info_channels.h"
 #include "server/info_writer.h"
 
 #include <stdio.h>
@@ -35,6 +36,8 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
     facts.expired = stats.expired;
     facts.expired_grants = stats.expired_grants;
     facts.denied_no_memory = stats.denied_no_memory;
+    facts.expiring = stats.expiring_count;
+    facts.stale_ppm = stats.stale_ppm * stats.expiring_count;
     for (uint32_t i = 0; i < reactor->settings.databases && i < INFO_DATABASES_MAX; i++) {
         struct shard_database database;
         shard_database(reactor->shard, (uint8_t)i, &reactor->now, &database);
@@ -43,9 +46,10 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
         facts.databases[i].mean_ttl_ms = database.mean_ttl_ms;
     }
     facts.copied_bytes = copy_payload_bytes() - reactor->copied_bytes_at_reset;
-    if (gather_answer_add(&gather->answers[index], &facts, sizeof(facts))) {
-        (void)gather_answer_add(&gather->answers[index], reactor->command_stats,
-                                sizeof(*reactor->command_stats));
+    if (gather_answer_add(&gather->answers[index], &facts, sizeof(facts)) &&
+        gather_answer_add(&gather->answers[index], reactor->command_stats,
+                          sizeof(*reactor->command_stats))) {
+        info_channels_add(&gather->answers[index], &reactor->pubsub);
     }
 }
 
@@ -55,6 +59,7 @@ struct totals {
     struct info_facts facts;
     struct command_stats *commands; /* owned by info_text */
     uint64_t counted[sizeof(struct reactor_metrics) / sizeof(struct metric)];
+    uint64_t channels[PUBSUB_KIND_COUNT];
 };
 
 static void add_facts(struct info_facts *to, const struct info_facts *from)
@@ -97,6 +102,19 @@ static void add_up(struct conn *conn, const struct gather *gather, struct totals
 
 #define COUNTED(totals, field) \
     ((totals)->counted[offsetof(struct reactor_metrics, field) / sizeof(struct metric)])
+
+/* The largest of the reactors' numbers, where a sum would say nothing. */
+static uint64_t largest(const struct info_writer *writer, size_t offset)
+{
+    const struct server *server = writer->conn->reactor->server;
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        const uint8_t *metrics = (const uint8_t *)&server->reactors[i]->metrics;
+        uint64_t value = metric_get((const struct metric *)(const void *)(metrics + offset));
+        largest = value > largest ? value : largest;
+    }
+    return largest;
+}
 
 static uint64_t buffer_bytes(const struct totals *totals)
 {
@@ -180,9 +198,12 @@ static void section_clients(struct info_writer *writer)
     info_number(writer, "connected_clients", COUNTED(writer->totals, connections_now));
     info_number(writer, "cluster_connections", 0);
     info_number(writer, "maxclients", writer->conn->reactor->settings.maxclients);
-    info_number(writer, "client_recent_max_input_buffer", 0);
-    info_number(writer, "client_recent_max_output_buffer", 0);
-    info_number(writer, "blocked_clients", COUNTED(writer->totals, paused_clients));
+    info_number(writer, "client_recent_max_input_buffer",
+                largest(writer, offsetof(struct reactor_metrics, input_bytes_max)));
+    info_number(writer, "client_recent_max_output_buffer",
+                largest(writer, offsetof(struct reactor_metrics, output_bytes_max)));
+    info_number(writer, "blocked_clients",
+                COUNTED(writer->totals, conns_waiting) + COUNTED(writer->totals, paused_clients));
     info_number(writer, "tracking_clients", 0);
     info_number(writer, "clients_in_timeout_table", 0);
     info_number(writer, "tls_clients", COUNTED(writer->totals, tls_clients));
@@ -326,19 +347,25 @@ static void section_stats(struct info_writer *writer)
     info_number(writer, "rejected_connections", COUNTED(totals, connections_rejected));
     info_zeros(writer, "sync_full sync_partial_ok sync_partial_err");
     info_number(writer, "expired_keys", totals->facts.expired);
-    info_line(writer, "expired_stale_perc:0.00");
-    info_zeros(writer, "expired_time_cap_reached_count expire_cycle_cpu_milliseconds");
+    info_line(writer, "expired_stale_perc:%.2f",
+              ratio(totals->facts.stale_ppm, totals->facts.expiring) / 10000);
+    info_number(writer, "expired_time_cap_reached_count", COUNTED(totals, expire_cut_short));
+    info_number(writer, "expire_cycle_cpu_milliseconds", COUNTED(totals, expire_us) / 1000);
     info_number(writer, "evicted_keys", totals->facts.evicted);
     info_number(writer, "evicted_clients", COUNTED(totals, output_limit_closed));
-    info_zeros(writer, "total_eviction_exceeded_time current_eviction_exceeded_time");
+    info_number(writer, "total_eviction_exceeded_time", COUNTED(totals, exceeded_us) / 1000);
+    info_number(writer, "current_eviction_exceeded_time", COUNTED(totals, exceeded_now_us) / 1000);
     info_number(writer, "keyspace_hits", totals->facts.hits);
     info_number(writer, "keyspace_misses", totals->facts.misses);
-    info_zeros(writer, "pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec "
-                       "total_forks migrate_cached_sockets slave_expires_tracked_keys "
-                       "active_defrag_hits active_defrag_misses active_defrag_key_hits "
-                       "active_defrag_key_misses total_active_defrag_time "
-                       "current_active_defrag_time tracking_total_keys tracking_total_items "
-                       "tracking_total_prefixes unexpected_error_replies");
+    info_number(writer, "pubsub_channels", totals->channels[PUBSUB_CHANNEL]);
+    info_number(writer, "pubsub_patterns", totals->channels[PUBSUB_PATTERN]);
+    info_number(writer, "pubsubshard_channels", totals->channels[PUBSUB_SHARD_CHANNEL]);
+    info_zeros(writer,
+               "latest_fork_usec total_forks migrate_cached_sockets slave_expires_tracked_keys "
+               "active_defrag_hits active_defrag_misses active_defrag_key_hits "
+               "active_defrag_key_misses total_active_defrag_time "
+               "current_active_defrag_time tracking_total_keys tracking_total_items "
+               "tracking_total_prefixes unexpected_error_replies");
     info_number(writer, "total_error_replies", totals->commands->errors_total);
     info_zeros(writer, "dump_payload_sanitizations io_threaded_reads_processed "
                        "io_threaded_writes_processed reply_buffer_shrinks reply_buffer_expands");
@@ -519,7 +546,7 @@ static struct command_stats *sum_commands(const struct gather *gather)
     struct command_stats *sum = calloc(1, sizeof(*sum));
     for (uint32_t i = 0; sum != NULL && i < gather->reactor_count; i++) {
         const struct gather_answer *answer = &gather->answers[i];
-        if (answer->text_bytes == sizeof(struct info_facts) + sizeof(*sum)) {
+        if (answer->text_bytes >= sizeof(struct info_facts) + sizeof(*sum)) {
             command_stats_add(
                 sum, (const struct command_stats *)(const void *)(answer->text +
                                                                   sizeof(struct info_facts)));
@@ -536,7 +563,10 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
     bool first = true;
     add_up(conn, gather, &totals);
     totals.commands = sum_commands(gather);
-    if (totals.commands == NULL) {
+    if (totals.commands == NULL ||
+        !info_channels_count(gather, sizeof(struct info_facts) + sizeof(struct command_stats),
+                             totals.channels)) {
+        free(totals.commands);
         return false;
     }
     for (size_t i = 0; i < ARRAY_COUNT(SECTIONS); i++) {

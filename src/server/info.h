@@ -14,12 +14,14 @@ struct conn;
 
 #define INFO_DATABASES_MAX 64
 
-/* What one reactor tells; lies in its answer's text, and behind it its struct command_stats. */
+/* What one reactor tells; lies in its answer's text, and behind it its struct command_stats, and the
+ * channels that are listened to: see info_channels.h. */
 struct info_facts {
     uint64_t payload_bytes, payload_taken_bytes, metadata_bytes, payload_pages;
     uint64_t values, orphans, reserved, leases, reservations;
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
     uint64_t evicted_bytes, moved_bytes, drained_pages, copied_bytes;
+    uint64_t expiring, stale_ppm; /* the latter times the former: a weighted mean */
     struct {
         uint64_t keys, expiring;
         int64_t mean_ttl_ms;

@@ -33,11 +33,11 @@ static void publish_used(struct reactor *reactor)
     reactor_shard_enter(reactor);
     shard_stats(reactor->shard, &stats);
     reactor_shard_leave(reactor);
-    metric_set(&metrics->used_bytes, stats.payload_taken_bytes + stats.metadata_bytes +
-                                         reactor->chunks.taken_count * sizeof(struct chunk) +
-                                         metric_get(&metrics->long_request_bytes) +
-                                         reactor->shm_staging_bytes +
-                                         metric_get(&metrics->events_bytes));
+    metric_set(&metrics->used_bytes,
+               stats.payload_taken_bytes + stats.metadata_bytes +
+                   reactor->chunks.taken_count * sizeof(struct chunk) +
+                   metric_get(&metrics->long_request_bytes) + metric_get(&metrics->tls_bytes) +
+                   reactor->shm_staging_bytes + metric_get(&metrics->events_bytes));
     if (reactor->index > 0) {
         return;
     }

@@ -142,6 +142,9 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->rdma_in_bytes,
         &metrics->rdma_out_bytes,
         &metrics->rdma_failed,
+        &metrics->expire_us,
+        &metrics->expire_cut_short,
+        &metrics->exceeded_us,
     };
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
         metric_set(counters[i], 0);
@@ -150,13 +153,28 @@ void reactor_reset_metrics(struct reactor *reactor)
     command_stats_reset(reactor->command_stats);
 }
 
-static void tick_conns(struct reactor *reactor)
+/* uploads_waiting: those that were woken in this tick to try again. */
+static void tick_conns(struct reactor *reactor, uint64_t uploads_waiting)
 {
     struct output_limits *limits = &reactor->output_limits;
+    struct reactor_metrics *metrics = &reactor->metrics;
+    uint64_t input_bytes_max = 0;
+    uint64_t output_bytes_max = 0;
+    uint64_t waiting_count = uploads_waiting;
     check(output_limits_parse(limits, slice_of_text(reactor->settings.output_limits)));
     list_foreach_safe (cursor, after, &reactor->conns) {
-        conn_tick(list_entry(cursor, struct conn, link), limits);
+        struct conn *conn = list_entry(cursor, struct conn, link);
+        uint64_t input_bytes = conn->input.data != NULL ? conn->input.capacity_bytes : 0;
+        uint64_t output_bytes = conn->output.pending_bytes;
+        input_bytes_max = input_bytes > input_bytes_max ? input_bytes : input_bytes_max;
+        output_bytes_max = output_bytes > output_bytes_max ? output_bytes : output_bytes_max;
+        waiting_count +=
+            list_linked(&conn->batch_link) && !conn->paused; /* those count themselves */
+        conn_tick(conn, limits);
     }
+    metric_set(&metrics->input_bytes_max, input_bytes_max);
+    metric_set(&metrics->output_bytes_max, output_bytes_max);
+    metric_set(&metrics->conns_waiting, waiting_count);
 }
 
 static void note_latency(struct reactor *reactor, enum latency_event event, int64_t duration_us)
@@ -190,18 +208,31 @@ void reactor_note_request(struct reactor *reactor, const struct conn *conn,
     }
 }
 
+/* Once, and while there is more and time for it. */
+static void tick_shard(struct reactor *reactor)
+{
+    int64_t spent_us;
+    bool more;
+    reactor_shard_enter(reactor);
+    do {
+        more = shard_tick(reactor->shard, &reactor->now, TICK_BUDGET);
+        spent_us = clock_mono_us() - reactor->now.mono_us;
+    } while (more && spent_us < TICK_US_MAX);
+    reactor_shard_leave(reactor);
+    metric_add(&reactor->metrics.expire_us, (uint64_t)spent_us);
+    metric_add(&reactor->metrics.expire_cut_short, more);
+    if (reactor->settings.latency_monitor_threshold > 0) {
+        note_latency(reactor, LATENCY_EXPIRE_CYCLE, spent_us);
+    }
+}
+
 static void on_tick(void *argument)
 {
     struct reactor *reactor = argument;
+    uint64_t uploads_waiting;
     reactor->now = clock_moment();
-    reactor_shard_enter(reactor);
-    while (shard_tick(reactor->shard, &reactor->now, TICK_BUDGET) &&
-           clock_mono_us() - reactor->now.mono_us < TICK_US_MAX) {
-    }
-    reactor_shard_leave(reactor);
-    if (reactor->settings.latency_monitor_threshold > 0) {
-        note_latency(reactor, LATENCY_EXPIRE_CYCLE, clock_mono_us() - reactor->now.mono_us);
-    }
+    tick_shard(reactor);
+    uploads_waiting = metric_get(&reactor->metrics.uploads_waiting);
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     metric_set(&reactor->metrics.chunks_taken, reactor->chunks.taken_count);
     metric_set(&reactor->metrics.long_request_bytes,
@@ -212,7 +243,7 @@ static void on_tick(void *argument)
     balance_tick(reactor);
     resize_tick(reactor);
     if (reactor->ticks % CONN_TICKS == 0) {
-        tick_conns(reactor);
+        tick_conns(reactor, uploads_waiting);
         if (reactor->spare_descriptor < 0) {
             reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
         }

@@ -92,9 +92,15 @@ struct reactor_metrics {
     struct metric paused_clients;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
-    struct metric used_bytes;                 /* as INFO's used_memory, but for this reactor */
-    struct metric used_peak_bytes;            /* of all reactors, as the first one sees it */
-    struct metric long_request_bytes;         /* in memory of their own: what came, what is kept */
+    struct metric used_bytes;         /* as INFO's used_memory, but for this reactor */
+    struct metric used_peak_bytes;    /* of all reactors, as the first one sees it */
+    struct metric long_request_bytes; /* in memory of their own: what came, what is kept */
+    struct metric input_bytes_max, output_bytes_max; /* of any client, when it was last looked */
+    struct metric conns_waiting; /* likewise: they wait for a batch or for memory */
+    struct metric expire_us,
+        expire_cut_short; /* time of the background work; how often it was all */
+    struct metric exceeded_us,
+        exceeded_now_us; /* payload is more than maxmemory allows: see resize */
     struct metric pages_balanced, mean_age_s; /* see balance.h */
     struct metric events_bytes;               /* see events.h */
 };
@@ -149,9 +155,10 @@ struct reactor {
     bool reclaiming;             /* other shards were asked and have not all answered */
     bool balancing;              /* a shard with older values was asked for pages */
     uint64_t balanced_bytes;     /* evicted by the own shard when it was last looked at */
-    bool resizing;               /* all shards were asked for pages that are to go */
-    uint32_t resize_rest_ticks;  /* until the first reactor tries again */
-    bool making_room;            /* a stalled part goes on in the next turn */
+    int64_t exceeded_us;        /* since when there is more payload than allowed; 0: there is not */
+    bool resizing;              /* all shards were asked for pages that are to go */
+    uint32_t resize_rest_ticks; /* until the first reactor tries again */
+    bool making_room;           /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;
     struct rate_sample rates[REACTOR_RATE_SAMPLES]; /* the oldest is overwritten next */

@@ -215,8 +215,28 @@ static void resize_trade(const struct reactor *reactor)
     }
 }
 
+/* How long there has been more payload than allowed: what is leased, or a burst of long requests, keeps it. */
+static void resize_note_excess(struct reactor *reactor)
+{
+    struct reactor_metrics *metrics = &reactor->metrics;
+    uint64_t noted_us = metric_get(&metrics->exceeded_now_us);
+    uint64_t now_us = 0;
+    if (!resize_is_too_big(reactor)) {
+        reactor->exceeded_us = 0;
+    } else if (reactor->exceeded_us == 0) {
+        reactor->exceeded_us = reactor->now.mono_us;
+    } else {
+        now_us = (uint64_t)(reactor->now.mono_us - reactor->exceeded_us);
+        metric_add(&metrics->exceeded_us, now_us - noted_us);
+    }
+    metric_set(&metrics->exceeded_now_us, now_us);
+}
+
 void resize_tick(struct reactor *reactor)
 {
+    if (reactor->index == 0) {
+        resize_note_excess(reactor);
+    }
     if (reactor->index != 0 || reactor->resizing || reactor->draining) {
         return;
     }

@@ -323,5 +323,7 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .payload_pages = payload.page_count + shard->whole_pages,
         .leases = shard->grants.counts[GRANT_LEASE],
         .reservations = shard->grants.counts[GRANT_RESERVATION],
+        .stale_ppm = shard->stale_ppm,
+        .expiring_count = shard->expiring_count,
     };
 }

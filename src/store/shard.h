@@ -180,6 +180,9 @@ struct shard_stats {
     uint64_t evicted_bytes;
     uint64_t moved_bytes, drained_pages; /* by emptying sparse pages */
     uint32_t payload_pages, leases, reservations;
+    uint32_t
+        stale_ppm; /* of keys with a time to live: have expired and are still there (estimate) */
+    uint64_t expiring_count;
 };
 /* Any time, by the shard's thread. */
 void shard_stats(const struct shard *shard, struct shard_stats *stats_p);

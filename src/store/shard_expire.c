@@ -24,8 +24,11 @@ uint32_t shard_expire_bucket(struct shard *shard)
     while (value != NULL) {
         struct value *next = index_next(value);
         bool flushed = shard_value_flushed(shard, value);
-        if (flushed || shard_value_expired(shard, value)) {
-            shard->expired += !flushed;
+        bool stale = !flushed && shard_value_expired(shard, value);
+        shard->swept_expiring += !flushed && value->expires_at_ms != 0;
+        shard->swept_stale += stale;
+        if (flushed || stale) {
+            shard->expired += stale;
             shard_value_unlink(shard, value, flushed ? EVENT_NONE : EVENT_EXPIRED);
             removed_count++;
         } else if (value->pin_kind == VALUE_PIN_SOFT && !shard_pin_soft_running(shard, value)) {
@@ -72,6 +75,17 @@ static void shard_expire_walk(struct shard *shard, int64_t elapsed_us, uint32_t 
     }
 }
 
+/* A running mean, as Redis's: a twentieth is of this tick. */
+static void shard_expire_note_stale(struct shard *shard)
+{
+    if (shard->swept_expiring > 0) {
+        uint64_t ppm = (uint64_t)shard->swept_stale * 1000000 / shard->swept_expiring;
+        shard->stale_ppm = (uint32_t)((ppm + 19 * (uint64_t)shard->stale_ppm) / 20);
+    }
+    shard->swept_expiring = 0;
+    shard->swept_stale = 0;
+}
+
 bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
@@ -90,6 +104,7 @@ bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
     if (shard->expiring_count > 0 || shard->soft_count > 0) {
         shard_expire_walk(shard, elapsed_us, &budget);
     }
+    shard_expire_note_stale(shard);
     shard_room_tick(shard);
     bool unbalanced = index_balance(&shard->index, budget);
     return more || shard->backlog_count > 0 || unbalanced;

@@ -51,7 +51,11 @@ struct shard {
     uint64_t soft_count;   /* values whose pin_kind is VALUE_PIN_SOFT */
     uint64_t sweep_bucket; /* where the walk for expired and flushed values goes on */
     uint64_t sweep_credit; /* buckets that are due, times SHARD_CREDIT_UNIT */
-    int64_t tick_us;       /* of the last tick */
+    uint32_t swept_expiring,
+        swept_stale; /* of this tick: keys with a time to live, and those over it */
+    uint32_t
+        stale_ppm; /* of keys with a time to live: over it and still there, as the walk finds them */
+    int64_t tick_us; /* of the last tick */
     uint64_t value_count, orphan_count, reserved_count;
     uint64_t
         unlinked_count; /* values that ever left the index: tells whether pointers may be stale */

@@ -7,6 +7,8 @@ import kvserver
 import pytest
 import resp
 
+MIB = 1 << 20
+
 # Fields of Redis that are left out: they count system calls, of which the rings here need none.
 LEFT_OUT = {
     "total_reads_processed",
@@ -167,3 +169,115 @@ def test_used_memory_is_the_sum_of_its_parts(start):
         assert used == int(memory["used_memory_overhead"]) + int(memory["used_memory_dataset"])
         assert int(memory["used_memory_dataset"]) == 500000
         assert int(memory["used_memory_peak"]) >= used
+
+
+def number(server, name):
+    return server.info()[name]
+
+
+@pytest.mark.reactors
+def test_channels_are_counted_once(start):
+    server = start(reactors=4)
+    listeners = [server.connect() for _ in range(8)]
+    for i, listener in enumerate(listeners):
+        listener("SUBSCRIBE", "for all")
+        listener("SUBSCRIBE", f"own:{i}")
+        listener("PSUBSCRIBE", "a*")
+        listener("SSUBSCRIBE", "shard")
+    info = server.info()
+    assert info["pubsub_channels"] == 9
+    assert info["pubsub_patterns"] == 1
+    assert info["pubsubshard_channels"] == 1
+    for listener in listeners:
+        listener.close()
+    kvserver.wait_until(lambda: number(server, "pubsub_channels") == 0, "channels to go")
+    assert number(server, "pubsub_patterns") == 0
+
+
+def test_the_largest_buffers_are_told(start):
+    server = start(reactors=2)
+    with server.connect() as connection:
+        connection("SET", "k", b"x" * MIB * 8)
+        with server.connect() as half, server.connect(receive_buffer=8192) as slow:
+            half.send(b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$300000\r\n" + b"x" * 200000)
+            slow.send(b"GET k\r\n")
+            kvserver.wait_until(
+                lambda: number(server, "client_recent_max_input_buffer") >= 200000, "the input"
+            )
+            kvserver.wait_until(
+                lambda: MIB < number(server, "client_recent_max_output_buffer") <= 8 * MIB + 20,
+                "the output",
+            )
+        kvserver.wait_until(
+            lambda: number(server, "client_recent_max_output_buffer") < 100000, "the output to go"
+        )
+        kvserver.wait_until(
+            lambda: number(server, "client_recent_max_input_buffer") < 100000, "the input to go"
+        )
+
+
+def test_who_waits_for_memory_is_blocked(start):
+    server = start(reactors=2, maxmemory="128mb", buffer_memory="16mb")
+    assert number(server, "blocked_clients") == 0
+    length = number(server, "payload_region_bytes") * 6 // 10
+    header = b"*3\r\n$3\r\nSET\r\n$1\r\n%s\r\n$%d\r\n"
+    with server.connect() as first, server.connect() as second:
+        # Fast enough at first not to be taken for one that has stopped.
+        first.send(header % (b"a", length) + b"x" * (20 * MIB))
+        kvserver.wait_until(
+            lambda: number(server, "uploads_under_way_bytes") == length, "the first upload"
+        )
+        second.send(header % (b"b", length))
+        kvserver.wait_until(lambda: number(server, "blocked_clients") == 1, "the second to wait")
+    kvserver.wait_until(lambda: number(server, "blocked_clients") == 0, "it to have gone")
+
+
+def test_background_work_is_counted(start):
+    server = start(reactors=2)
+    with server.connect() as connection:
+        assert float(number(server, "expired_stale_perc")) == 0
+
+        def stale():
+            connection.pipeline([("SET", f"k:{i}", "v", "PX", "1") for i in range(500)])
+            return float(number(server, "expired_stale_perc")) > 0
+
+        kvserver.wait_until(stale, "keys that have expired to be met")
+        kvserver.wait_until(
+            lambda: number(server, "expire_cycle_cpu_milliseconds") > 0, "time for it"
+        )
+        assert number(server, "expired_time_cap_reached_count") >= 0
+
+
+def test_more_memory_than_allowed_is_told_with_its_time(start):
+    server = start(reactors=1, maxmemory="256mb", shm="no")
+    with server.connect() as connection:
+        assert number(server, "current_eviction_exceeded_time") == 0
+        for i in range(150):
+            connection("SET", f"k:{i}", b"x" * MIB)
+        leases = connection("KV.LEASE", 60000, *[f"k:{i}" for i in range(150)])
+        held = [lease[0] for lease in leases if isinstance(lease, list)]
+        assert len(held) > 60
+        connection("CONFIG", "SET", "maxmemory", "80mb")
+        kvserver.wait_until(
+            lambda: number(server, "current_eviction_exceeded_time") > 50, "the excess"
+        )
+        assert connection("KV.RELEASE", *held) == len(held)
+        kvserver.wait_until(
+            lambda: number(server, "current_eviction_exceeded_time") == 0, "it to end"
+        )
+        assert number(server, "total_eviction_exceeded_time") > 50
+
+
+def test_subcommands_have_their_times(start):
+    with start(reactors=2).connect() as connection:
+        connection("CONFIG", "GET", "port")
+        connection("CLIENT", "ID")
+        stats = fields_of(text_of(connection, "latencystats"))
+        assert stats["latency_percentiles_usec_config|get"].startswith("p50=")
+        assert stats["latency_percentiles_usec_client|id"].startswith("p50=")
+        assert "latency_percentiles_usec_config" not in stats
+        histogram = connection("LATENCY", "HISTOGRAM", "config", "client|id")
+        assert histogram[::2] == [b"config|get", b"client|id"] or histogram[::2] == [
+            b"client|id",
+            b"config|get",
+        ]

@@ -435,3 +435,18 @@ def test_pipelined_puts(server):
         for lease, value in zip(leases, values):
             assert memory.read(lease[3]) == value
         assert memory("KV.RELEASE", *[lease[0] for lease in leases[:40]]) == 40
+
+
+def test_connect_without_its_reply_is_refused(server):
+    """Descriptors would go with the reply to another command, to a client that does not expect them."""
+    with server.connect(unix=True) as connection:
+        connection.send(resp.encode("CLIENT", "REPLY", "SKIP") + resp.encode("KV.CONNECT", "SHM"))
+        assert connection("PING") == "PONG"
+        assert not connection.descriptors
+        assert server.info()["staging_bytes"] == 0
+        assert connection("KV.CONNECT", "SHM")
+        assert len(connection.descriptors) == 2
+        connection.send(resp.encode("CLIENT", "REPLY", "SKIP") + resp.encode("KV.CONNECT", "RING"))
+        assert connection("PING") == "PONG"
+        for descriptor in connection.descriptors:
+            os.close(descriptor)
