@@ -1,0 +1,144 @@
+/* test_published – what a reactor tells others of itself: rates over the last samples, memory in use, and
+ * its peak over all reactors. */
+
+#include "server/published.h"
+
+#include "server/reactor.h"
+#include "test_shard_fixture.h"
+
+#define SAMPLE_US 100000
+
+struct world {
+    struct fixture *store;
+    struct server server;
+    struct reactor reactors[2];
+};
+
+static struct world *world_create(void)
+{
+    struct world *world = aligned_alloc(CACHE_LINE_BYTES, sizeof(*world));
+    assert_non_null(world);
+    memset(world, 0, sizeof(*world));
+    world->store = fixture_create(&(struct fixture_options){.shard_count = 2});
+    world->server.reactor_count = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct reactor *reactor = &world->reactors[i];
+        reactor->index = i;
+        reactor->server = &world->server;
+        reactor->shard = world->store->shards[i];
+        reactor->now.mono_us = SAMPLE_US;
+        gate_init(&reactor->shard_gate);
+        world->server.reactors[i] = reactor;
+    }
+    return world;
+}
+
+static void world_destroy(struct world *world)
+{
+    fixture_destroy(world->store);
+    free(world);
+}
+
+/* A sample, and then a tenth of a second. */
+static void tick(struct reactor *reactor)
+{
+    published_tick(reactor);
+    reactor->now.mono_us += SAMPLE_US;
+}
+
+static void test_published_rates_are_of_the_last_samples(void **state)
+{
+    struct world *world = world_create();
+    struct reactor *reactor = &world->reactors[0];
+    struct reactor_metrics *metrics = &reactor->metrics;
+    (void)state;
+    tick(reactor);
+    assert_int_equal(metric_get(&metrics->commands_rate), 0);
+    for (int i = 0; i < 5; i++) {
+        metric_add(&metrics->commands, 50);
+        metric_add(&metrics->bytes_in, 1000);
+        metric_add(&metrics->bytes_out, 2000);
+        tick(reactor);
+        assert_int_equal(metric_get(&metrics->commands_rate), 500);
+        assert_int_equal(metric_get(&metrics->bytes_in_rate), 10000);
+        assert_int_equal(metric_get(&metrics->bytes_out_rate), 20000);
+    }
+    /* Once nothing happens for as long as the samples reach, nothing is said. */
+    for (unsigned i = 0; i < REACTOR_RATE_SAMPLES + 1; i++) {
+        tick(reactor);
+    }
+    assert_int_equal(metric_get(&metrics->commands_rate), 0);
+    assert_int_equal(metric_get(&metrics->bytes_out_rate), 0);
+    world_destroy(world);
+}
+
+static void test_published_rates_stand_a_reset(void **state)
+{
+    struct world *world = world_create();
+    struct reactor *reactor = &world->reactors[0];
+    (void)state;
+    metric_set(&reactor->metrics.commands, 1000000);
+    tick(reactor);
+    tick(reactor);
+    metric_set(&reactor->metrics.commands, 10);
+    tick(reactor);
+    assert_int_equal(metric_get(&reactor->metrics.commands_rate), 0);
+    world_destroy(world);
+}
+
+static void test_published_used_is_the_sum_of_all_memory(void **state)
+{
+    struct world *world = world_create();
+    struct reactor *reactor = &world->reactors[0];
+    struct shard_stats stats;
+    uint64_t others;
+    (void)state;
+    assert_int_equal(fixture_fill(world->store, "k", 100000), KVASIR_OK);
+    shard_stats(reactor->shard, &stats);
+    reactor->chunks.taken_count = 3;
+    metric_set(&reactor->metrics.long_request_bytes, 7000);
+    metric_set(&reactor->metrics.tls_bytes, 500);
+    reactor->shm_staging_bytes = 64000;
+    others = 3 * sizeof(struct chunk) + 7000 + 500 + 64000;
+    published_tick(reactor);
+    assert_true(stats.payload_taken_bytes >= 100000);
+    assert_int_equal(metric_get(&reactor->metrics.used_bytes),
+                     stats.payload_taken_bytes + stats.metadata_bytes + others);
+    assert_int_equal(metric_get(&reactor->metrics.staging_bytes), 64000);
+    world_destroy(world);
+}
+
+static void test_published_peak_is_over_all_reactors(void **state)
+{
+    struct world *world = world_create();
+    struct reactor *first = &world->reactors[0];
+    struct reactor *second = &world->reactors[1];
+    uint64_t before;
+    (void)state;
+    tick(second);
+    tick(first);
+    before = metric_get(&first->metrics.used_peak_bytes);
+    assert_int_equal(before, metric_get(&first->metrics.used_bytes) +
+                                 metric_get(&second->metrics.used_bytes));
+    second->shm_staging_bytes = 1000000;
+    tick(second);
+    tick(first);
+    assert_int_equal(metric_get(&first->metrics.used_peak_bytes), before + 1000000);
+    second->shm_staging_bytes = 0;
+    tick(second);
+    tick(first);
+    assert_int_equal(metric_get(&first->metrics.used_peak_bytes), before + 1000000);
+    assert_int_equal(metric_get(&second->metrics.used_peak_bytes), 0);
+    world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published_rates_are_of_the_last_samples),
+        cmocka_unit_test(test_published_rates_stand_a_reset),
+        cmocka_unit_test(test_published_used_is_the_sum_of_all_memory),
+        cmocka_unit_test(test_published_peak_is_over_all_reactors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
