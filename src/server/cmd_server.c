@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "plug/loader.h"
 #include "server/acl_change.h"
+#include "server/config_file.h"
 #include "server/events.h"
 #include "server/gather.h"
 #include "server/info.h"
@@ -266,6 +267,23 @@ void cmd_server_reply_config_set(struct conn *conn, struct request *request)
     gather_destroy(&request->gather);
 }
 
+void cmd_server_reply_config_rewrite(struct conn *conn, struct request *request)
+{
+    const struct reactor *reactor = conn->reactor;
+    const char *path = reactor->server->config_file;
+    char error[256];
+    (void)request;
+    if (path[0] == '\0') {
+        reply_error(conn, "ERR The server is running without a config file");
+    } else if (config_file_rewrite(path, &reactor->settings, reactor->acl, reactor->index, error,
+                                   sizeof(error))) {
+        reply_ok(conn);
+    } else {
+        log_error("cannot rewrite %s: %s", path, error);
+        reply_errorf(conn, "ERR Rewriting config file: %s", error);
+    }
+}
+
 static void resetstat_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
     (void)gather;
@@ -289,12 +307,6 @@ void cmd_server_reply_resetstat(struct conn *conn, struct request *request)
     reply_ok(conn);
 }
 
-void cmd_server_reply_config_rewrite(struct conn *conn, struct request *request)
-{
-    (void)request;
-    reply_error(conn, "ERR The server does not rewrite its configuration file; edit it by hand");
-}
-
 void cmd_server_reply_config_help(struct conn *conn, struct request *request)
 {
     static const char *const lines[] = {
@@ -305,6 +317,8 @@ void cmd_server_reply_config_help(struct conn *conn, struct request *request)
         "    Set options.",
         "RESETSTAT",
         "    Set the counters of INFO to zero.",
+        "REWRITE",
+        "    Bring the configuration file up to date.",
         "HELP",
         "    This text.",
     };

@@ -128,6 +128,16 @@ static void remove_pid_file(const char *path)
     }
 }
 
+/* The whole path, for INFO and CONFIG REWRITE; one that is too long is not remembered. */
+static void note_config_file(struct server *server, const char *path)
+{
+    char *whole = realpath(path, NULL);
+    if (whole != NULL && strlen(whole) < sizeof(server->config_file)) {
+        memcpy(server->config_file, whole, strlen(whole) + 1);
+    }
+    free(whole);
+}
+
 static int run(const struct settings *settings, char **argv)
 {
     struct server *server = NULL;
@@ -143,7 +153,7 @@ static int run(const struct settings *settings, char **argv)
     }
     (void)snprintf(server->executable, sizeof(server->executable), "%.255s", argv[0]);
     if (argv[1] != NULL && strncmp(argv[1], "--", 2) != 0) {
-        (void)snprintf(server->config_file, sizeof(server->config_file), "%.255s", argv[1]);
+        note_config_file(server, argv[1]);
     }
     log_start(server);
     server_run(server);

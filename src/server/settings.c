@@ -358,12 +358,10 @@ static bool is_blank(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r';
 }
 
-/* Cuts one line into name and value; false: neither blank nor "name value". */
-static bool split_line(const char *line, size_t length_bytes, struct slice *name,
-                       struct slice *value)
+bool settings_split_line(struct slice line, struct slice *name, struct slice *value)
 {
-    const char *at = line;
-    const char *end = line + length_bytes;
+    const char *at = (const char *)line.data;
+    const char *end = at + line.length_bytes;
     while (at < end && is_blank(*at)) {
         at++;
     }
@@ -410,7 +408,7 @@ enum kvasir_status settings_read_text(struct settings *settings, const char *tex
             break;
         }
         if (memchr(line, '\0', line_bytes) != NULL ||
-            !split_line(line, line_bytes, &name, &value)) {
+            !settings_split_line(slice_of(line, line_bytes), &name, &value)) {
             (void)snprintf(error, error_capacity, "line %u: expected 'name value'", number);
             return KVASIR_INVALID;
         }

@@ -55,6 +55,10 @@ ATTR_MUST_USE enum kvasir_status settings_read_text(struct settings *settings, c
                                                     size_t length_bytes, char *error,
                                                     size_t error_capacity);
 
+/* Cuts one line into name and value; both are empty if it is blank or a comment. False: it is neither that
+ * nor "name value". */
+ATTR_MUST_USE bool settings_split_line(struct slice line, struct slice *name, struct slice *value);
+
 /* Command line: [FILE] --name value … [--]. KVASIR_OK, or a failure with its sentence. */
 ATTR_MUST_USE enum kvasir_status settings_read_arguments(struct settings *settings, int argc,
                                                          char **argv, char *error,

@@ -1,13 +1,12 @@
 #include "server/users_file.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool all_channels(const struct settings *settings)
 {
@@ -110,45 +109,17 @@ bool users_file_start(const struct settings *settings, struct acl_table **table_
     return good;
 }
 
-/* Writes all bytes and sees that they are on the disk. */
-static bool write_all(int descriptor, struct slice bytes)
-{
-    while (bytes.length_bytes > 0) {
-        ssize_t written = write(descriptor, bytes.data, bytes.length_bytes);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return false;
-        }
-        bytes = slice_of(bytes.data + written, bytes.length_bytes - (size_t)written);
-    }
-    return fsync(descriptor) == 0;
-}
-
 bool users_file_save(const struct settings *settings, const struct acl_table *table,
                      uint32_t reactor)
 {
-    char path[SETTINGS_TEXT_BYTES + 64];
     struct text lines = {0};
-    bool good = false;
-    int descriptor;
+    bool good;
     acl_file_write(table, &lines);
-    (void)snprintf(path, sizeof(path), "%s.tmp-%d-%u", settings->aclfile, (int)getpid(), reactor);
+    errno = ENOMEM;
     /* Only for the server's own eyes: hashes of weak passwords can be guessed. */
-    descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (descriptor >= 0) {
-        good = !lines.failed && write_all(descriptor, text_slice(&lines)) &&
-               rename(path, settings->aclfile) == 0;
-    }
+    good = !lines.failed && file_replace(settings->aclfile, text_slice(&lines), 0600, reactor);
     if (!good) {
         log_error("cannot write aclfile %s: %s", settings->aclfile, strerror(errno));
-    }
-    if (descriptor >= 0) {
-        (void)close(descriptor);
-        if (!good) {
-            (void)unlink(path);
-        }
     }
     text_fini(&lines);
     return good;

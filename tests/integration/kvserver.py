@@ -72,9 +72,9 @@ class Ports:
 
 
 class Server:
-    """One process. Options are those of the server, '_' for '-'."""
+    """One process. Options are those of the server, '_' for '-'; config is the text of its file."""
 
-    def __init__(self, reactors=1, prefix=(), **options):
+    def __init__(self, reactors=1, prefix=(), config=None, **options):
         self.ports = Ports()
         self.port = self.ports.first
         self.tls_port = self.ports.first + PORTS_PER_SERVER - 1  # used by who gives tls_port=True
@@ -96,6 +96,10 @@ class Server:
         if chosen.get("tls-port"):
             chosen["tls-port"] = self.tls_port
         command = [*prefix, BINARY]
+        self.config_path = self.folder / "kvasir.conf"
+        if config is not None:
+            self.config_path.write_text(config)
+            command.append(self.config_path)
         for name, value in chosen.items():
             command += [f"--{name}", str(value)]
         with open(self.log_path, "wb") as log:
