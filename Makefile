@@ -115,6 +115,7 @@ MODULE_NAMES := $(if $(HAVE_VERBS),rdma)
 MODULE_LIBS_rdma := -libverbs -pthread
 MODULES := $(MODULE_NAMES:%=$(BUILD)/modules/%.so)
 FAKE_SOURCES := $(wildcard tests/fake/*.c)
+FAKE_WRAPS := -Wl,--wrap=calloc,--wrap=aligned_alloc,--wrap=pthread_create
 UNIT_SOURCES := $(if $(HAVE_VERBS),$(UNIT_SOURCES),$(filter-out tests/unit/test_rdma_%,$(UNIT_SOURCES)))
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_MODULES := $(TEST_MODULE_SOURCES:tests/modules/%.c=$(BUILD)/test-modules/%.so)
@@ -222,9 +223,9 @@ $(foreach name,$(MODULE_NAMES),$(eval $(call module_rule,$(name))))
 
 # The rdma module's own tests run it on a libibverbs of memory copies, in which every call can fail.
 $(BUILD)/tests/unit/test_rdma_%: $(BUILD)/test-obj/tests/unit/test_rdma_%.o \
-		$(FAKE_SOURCES:%.c=$(BUILD)/module/%.o) $(call module_objects,rdma)
+		$(FAKE_SOURCES:%.c=$(BUILD)/module/%.o) $(call module_objects,rdma) $(BUILD)/test.a
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) -Wl,--wrap=calloc $^ -lcmocka -pthread -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(FAKE_WRAPS) $^ -lcmocka -pthread -o $@
 
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags

@@ -135,6 +135,7 @@ struct kvasir_queue {
     struct ibv_comp_channel *channel; /* owned */
     struct ibv_cq *cq;                /* owned */
     bool armed;                       /* the channel may have an event for us */
+    bool more;                        /* completions were left for the next turn */
     unsigned credits;                 /* work requests that the completion queue has room for */
     unsigned links_max;
     unsigned link_count;

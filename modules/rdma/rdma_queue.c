@@ -148,7 +148,7 @@ static void post_in_turn(struct kvasir_link *link)
     }
 }
 
-/* Looks at all that are there; as many as fit into the queue at most. */
+/* Looks at all that are there, as many as the queue holds at most: what is done may make more. */
 static void take_completions(struct kvasir_queue *queue)
 {
     struct ibv_wc completions[COMPLETIONS_AT_ONCE];
@@ -172,6 +172,7 @@ static void take_completions(struct kvasir_queue *queue)
         }
         left -= count;
     } while (count == COMPLETIONS_AT_ONCE && left > 0);
+    queue->more = count == COMPLETIONS_AT_ONCE;
 }
 
 void rdma_queue_collect(struct kvasir_queue *queue)
@@ -244,7 +245,7 @@ enum kvasir_status rdma_queue_arm(struct kvasir_queue *queue)
     queue->armed = true;
     /* What came before the arming wakes nobody. */
     rdma_queue_collect(queue);
-    return TAILQ_EMPTY(&queue->done) ? KVASIR_OK : KVASIR_AGAIN;
+    return TAILQ_EMPTY(&queue->done) && !queue->more ? KVASIR_OK : KVASIR_AGAIN;
 }
 
 int rdma_queue_fd(const struct kvasir_queue *queue)
