@@ -69,7 +69,7 @@ PACKAGES := libevent_core libevent_pthreads libxxhash libssl libcrypto
 PACKAGE_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))
 SERVER_LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null || \
 	echo -levent_core -levent_pthreads -lxxhash -lssl -lcrypto) -pthread -ldl -lm
-CLIENT_LIBS := -lxxhash -pthread
+CLIENT_LIBS := -lxxhash -pthread -ldl
 
 INCLUDES := -Isrc -Isrc/include -I$(BUILD)/gen $(PACKAGE_CFLAGS)
 BASE_CFLAGS := $(CSTD) $(WARN) $(WARN_$(COMPILER)) $(WERROR) $(HARDEN) $(INCLUDES) -pthread \
@@ -90,7 +90,7 @@ SERVER_SOURCES := $(filter-out src/server/main.c,\
 	$(foreach l,$(filter-out client,$(LAYERS)),$(wildcard src/$(l)/*.c)))
 SERVER_MAIN := $(wildcard src/server/main.c)
 CLIENT_SOURCES := $(if $(filter client,$(LAYERS)),$(wildcard src/client/*.c))
-SHARED_SOURCES := $(foreach l,base proto route,$(wildcard src/$(l)/*.c))
+SHARED_SOURCES := $(foreach l,base proto route plug,$(wildcard src/$(l)/*.c))
 UNIT_SOURCES := $(if $(TESTS),$(TESTS:%=tests/unit/test_%.c),$(wildcard tests/unit/test_*.c))
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 TEST_MODULE_SOURCES := $(wildcard tests/modules/*.c)

@@ -21,6 +21,7 @@ from ._native import library
 from .errors import Status
 
 if TYPE_CHECKING:
+    from ._buffers import Pins
     from .request import Flight
     from .view import View
 
@@ -63,6 +64,7 @@ class Handle:
         "flights",
         "lease_count",
         "pointer",
+        "registered",
         "timeout_ms",
         "views",
         "waiters",
@@ -74,6 +76,8 @@ class Handle:
         self.flights: dict[int, Flight] = {}
         self.views: WeakSet[View] = WeakSet()
         self.lease_count = 0
+        # Memory that the C client registered, by address and length: held until it is closed.
+        self.registered: dict[tuple[int, int], list[Pins]] = {}
         self.waiters = 0
         self.timeout_ms = timeout_ms
         self._generation = _generation[0]
@@ -175,6 +179,10 @@ class Handle:
             pointer = c_void_p(self.pointer)
             self.pointer = 0
             library.close(ctypes.byref(pointer))
+            for pins in self.registered.values():
+                for pin in pins:
+                    pin.release()
+            self.registered.clear()
 
     def close(self) -> None:
         """Cancels what is in flight, ends views, closes. Arrays that were made from views keep

@@ -39,7 +39,7 @@ ITEM_STATUS, ITEM_LENGTH, ITEM_PATH = 6, 7, 8
 BUFFER_WORDS = 10
 
 CALL_PUT, CALL_GET, CALL_EXISTS, CALL_DELETE, CALL_MATCH = 1, 2, 3, 4, 5
-PATH_NAMES = ("none", "tcp", "unix", "shm")
+PATH_NAMES = ("none", "tcp", "unix", "shm", "rdma")
 
 
 class Iovec(ctypes.Structure):
@@ -73,6 +73,11 @@ class Options(ctypes.Structure):
         ("shm", c_bool),
         ("staging_bytes", c_size_t),
         ("lease_ms", c_uint32),
+        ("rdma", c_bool),
+        ("rdma_module", c_char_p),
+        ("rdma_device", c_char_p),
+        ("rdma_gid_index", c_int),
+        ("rdma_mtu_bytes", c_uint32),
     ]
 
 
@@ -128,6 +133,7 @@ COUNTER_NAMES = (
     "tcp_bytes",
     "unix_bytes",
     "shm_bytes",
+    "rdma_bytes",
     "path_fallbacks",
     "leases_expired",
 )
@@ -145,6 +151,7 @@ class ServerInfoRecord(ctypes.Structure):
         ("value_bytes_max", c_uint64),
         ("key_bytes_max", c_uint32),
         ("shm", c_bool),
+        ("rdma", c_bool),
     ]
 
 
@@ -153,7 +160,7 @@ class ServerInfoRecord(ctypes.Structure):
 LAYOUTS: tuple[tuple[str, type[ctypes.Structure], int], ...] = (
     ("iovec", Iovec, 16),
     ("kvasir_item", Item, 8 * ITEM_WORDS),
-    ("kvasir_options", Options, 80),
+    ("kvasir_options", Options, 104),
     ("kvasir_put_options", PutOptions, 40),
     ("kvasir_submit_options", SubmitOptions, 24),
     ("kvasir_stat", StatRecord, 104),
@@ -201,6 +208,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any], bool]] = {
     "kvasir_request_free": (None, [c_void_p, POINTER(c_void_p)], True),
     "kvasir_counters": (None, [c_void_p, POINTER(CountersRecord)], False),
     "kvasir_server_info": (None, [c_void_p, POINTER(ServerInfoRecord)], False),
+    "kvasir_register": (c_int, [c_void_p, c_void_p, c_size_t], True),
+    "kvasir_unregister": (c_int, [c_void_p, c_void_p, c_size_t], True),
     "kvasir_version": (c_char_p, [], False),
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import errors
-from ._buffers import Items, Key, bytes_address, key_bytes, new_bytes, status_of
+from ._buffers import Items, Key, Pins, bytes_address, key_bytes, new_bytes, status_of
 from ._handle import Handle, milliseconds
 from ._native import (
     CALL_GET,
@@ -84,6 +84,8 @@ class ServerInfo:
     key_bytes_max: int
     shm: bool
     """Whether this client uses shared memory."""
+    rdma: bool
+    """Whether this client uses RDMA for registered buffers."""
 
 
 def _text(raw: bytes) -> str:
@@ -200,7 +202,11 @@ class Client:
     of a call, ``connect_timeout`` that of one attempt to connect, ``backoff`` the first and the
     longest wait before the next attempt, ``lease`` how long a view may be read: all in seconds.
     With ``shm`` values move through shared memory when server and client share a host, puts
-    through ``staging_bytes`` of it per connection.
+    through ``staging_bytes`` of it per connection. With ``rdma`` puts from, and gets into, buffers
+    that were given to :meth:`register` go by RDMA where the server offers it: ``rdma_module`` is
+    the path of ``rdma.so`` (None: the one beside the library), ``rdma_device`` the device (None:
+    the first whose port is up), ``rdma_gid_index`` and ``rdma_mtu`` what it speaks from and how
+    long a packet is at most (None: what fits).
 
     Keys are bytes or str (UTF-8). Payloads are whatever has the buffer protocol in C order (bytes,
     bytearray, memoryview, numpy arrays of any shape), contiguous CPU torch tensors, and lists of
@@ -231,6 +237,11 @@ class Client:
         shm: bool = True,
         staging_bytes: int = 32 << 20,
         lease: float = 30.0,
+        rdma: bool = True,
+        rdma_module: str | None = None,
+        rdma_device: str | None = None,
+        rdma_gid_index: int | None = None,
+        rdma_mtu: int | None = None,
     ) -> None:
         options = library.new_options()
         options.address = address.encode()
@@ -243,6 +254,11 @@ class Client:
         options.shm = shm
         options.staging_bytes = staging_bytes
         options.lease_ms = milliseconds(lease)
+        options.rdma = rdma
+        options.rdma_module = None if rdma_module is None else rdma_module.encode()
+        options.rdma_device = None if rdma_device is None else rdma_device.encode()
+        options.rdma_gid_index = -1 if rdma_gid_index is None else rdma_gid_index
+        options.rdma_mtu_bytes = 0 if rdma_mtu is None else rdma_mtu
         sentence = ctypes.create_string_buffer(512)
         pointer = c_void_p()
         status = library.connect(
@@ -292,6 +308,63 @@ class Client:
                 handle.leave()
         finally:
             items.release()
+
+    # ---- buffers for RDMA ------------------------------------------------------------------
+
+    def register(self, buffer: Any) -> bool:
+        """Lets the server read and write the buffer, so that puts from it and gets into it, or
+        parts of it, go by RDMA. True: registered; False: this client has no RDMA, and calls take
+        other paths.
+
+        The buffer is anything writable with the buffer protocol in C order, or a contiguous CPU
+        torch tensor; it is held until :meth:`unregister` or :meth:`close`. The first call may take
+        as long as ``connect_timeout``, and registering a second for each 10 GiB. Raises NoMemory
+        (the sentence names the limit: memlock), Busy, TypeError.
+        """
+        handle = self._handle
+        pins = Pins((buffer,), True)
+        try:
+            if pins.scattered:
+                raise TypeError("a buffer to register is one piece of memory")
+            place = (pins.bases[0], pins.sizes[0])
+            handle.enter(None)
+            try:
+                status = library.register(handle.pointer, *place)
+                if status == Status.OK:
+                    handle.registered.setdefault(place, []).append(pins)
+                    return True
+                if status != Status.UNSUPPORTED:
+                    raise handle.failure(status)
+            finally:
+                handle.leave()
+        except BaseException:
+            pins.release()
+            raise
+        pins.release()
+        return False
+
+    def unregister(self, buffer: Any) -> bool:
+        """Undoes one :meth:`register` of the same buffer. False: it was not registered. Raises
+        Busy while a submitted request is in flight."""
+        handle = self._handle
+        pins = Pins((buffer,), True)
+        try:
+            place = (pins.bases[0], pins.sizes[0])
+            handle.enter(None)
+            try:
+                status = library.unregister(handle.pointer, *place)
+                if status == Status.OK:
+                    held = handle.registered[place]
+                    held.pop().release()
+                    if not held:
+                        del handle.registered[place]
+                elif status != Status.NOT_FOUND:
+                    raise handle.failure(status)
+            finally:
+                handle.leave()
+        finally:
+            pins.release()
+        return bool(status == Status.OK)
 
     # ---- put -------------------------------------------------------------------------------
 
@@ -626,8 +699,8 @@ class Client:
 
     @property
     def path(self) -> str:
-        """The path that served the last call that moved a payload: ``"shm"``, ``"unix"``,
-        ``"tcp"``, or ``"none"`` before the first."""
+        """The path that served the last call that moved a payload: ``"shm"``, ``"rdma"``,
+        ``"unix"``, ``"tcp"``, or ``"none"`` before the first."""
         handle = self._handle
         handle.enter(None)
         try:
@@ -664,4 +737,5 @@ class Client:
             value_bytes_max=record.value_bytes_max,
             key_bytes_max=record.key_bytes_max,
             shm=record.shm,
+            rdma=record.rdma,
         )

@@ -1,6 +1,7 @@
 #include "client/answer.h"
 
 #include "base/check.h"
+#include "client/answer_stat.h"
 #include "client/client_impl.h"
 #include "client/pipeline.h"
 #include "client/shm_grant.h"
@@ -62,7 +63,7 @@ static enum kvasir_status take_hello(struct link *link, const struct link_comman
 }
 
 static enum kvasir_status take_kv_hello(struct link *link, const struct link_command *command,
-                                        const struct reply_token *token)
+                                        const struct reply_token *token, int64_t now_us)
 {
     if (token->depth == 0 && token->kind == REPLY_ERROR) {
         return greeting_error(link, command, token);
@@ -75,9 +76,30 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
         if (link->shm_wanted && link->is_unix && link->greeting->shm) {
             greeting_begin(&link->greeting_reader);
             pipeline_connect_shm(link);
-        } else {
+        } else if (link->client->memory == NULL || !link->greeting->rdma ||
+                   !queue_pair_ask(link, now_us)) {
             greeted(link);
         }
+    }
+    return status;
+}
+
+/* Part of the greeting, or later, when another queue pair takes the place of one that failed. Whatever
+ * goes wrong, the socket still works. */
+static enum kvasir_status take_connect_rdma(struct link *link, const struct reply_token *token,
+                                            int64_t now_us)
+{
+    enum kvasir_status status = KVASIR_OK;
+    if (token->depth == 0 && token->kind == REPLY_ERROR) {
+        int length = token->text.length_bytes < 200 ? (int)token->text.length_bytes : 200;
+        client_explain_rdma(link->client, "the server refuses RDMA: %.*s", length,
+                            (const char *)token->text.data);
+        queue_pair_break(link, now_us);
+    } else {
+        status = queue_pair_token(link, token, now_us);
+    }
+    if (status == KVASIR_OK && token->ends_reply && link->state == LINK_GREETING) {
+        greeted(link);
     }
     return status;
 }
@@ -145,14 +167,18 @@ static enum kvasir_status take_put(struct link *link, struct link_command *comma
         return KVASIR_PROTOCOL;
     }
     struct kvasir_request *request = command->request;
+    if (command->kind == LINK_PUT_FROM && stored) {
+        queue_pair_works(&link->pair);
+    }
     if (command->kind == LINK_COMMIT && request != NULL) {
         shm_grant_staging_done(link, request, command->first);
     }
     if (request != NULL) {
         struct kvasir_item *item = item_of(command);
         if (stored) {
-            enum kvasir_path path =
-                command->kind == LINK_COMMIT ? KVASIR_PATH_SHM : inline_path(link);
+            enum kvasir_path path = command->kind == LINK_COMMIT     ? KVASIR_PATH_SHM
+                                    : command->kind == LINK_PUT_FROM ? KVASIR_PATH_RDMA
+                                                                     : inline_path(link);
             item->length_bytes = job_payload_bytes(item);
             client_count_payload(link->client, item, true, path, item->length_bytes);
         }
@@ -217,6 +243,35 @@ static enum kvasir_status take_get(struct link *link, struct link_command *comma
     return KVASIR_OK;
 }
 
+/* The length comes when the bytes are there, or, when they do not fit, without them. */
+static enum kvasir_status take_get_into(struct link *link, struct link_command *command,
+                                        const struct reply_token *token)
+{
+    struct kvasir_request *request = command->request;
+    if (token->kind != REPLY_NULL && (token->kind != REPLY_INTEGER || token->number < 0)) {
+        return KVASIR_PROTOCOL;
+    }
+    if (token->kind == REPLY_INTEGER) {
+        queue_pair_works(&link->pair);
+    }
+    if (request == NULL) {
+        return KVASIR_OK;
+    }
+    if (token->kind == REPLY_NULL) {
+        job_answer(request, command->first, KVASIR_NOT_FOUND);
+        return KVASIR_OK;
+    }
+    struct kvasir_item *item = item_of(command);
+    item->length_bytes = (size_t)token->number;
+    if (item->length_bytes > job_payload_bytes(item)) {
+        job_answer(request, command->first, KVASIR_TOO_SMALL);
+        return KVASIR_OK;
+    }
+    client_count_payload(link->client, item, false, KVASIR_PATH_RDMA, item->length_bytes);
+    job_answer(request, command->first, KVASIR_OK);
+    return KVASIR_OK;
+}
+
 void answer_payload_done(struct link *link)
 {
     struct link_command *command = link_command_at(link, 0);
@@ -275,131 +330,6 @@ static enum kvasir_status take_match(struct link *link, struct link_command *com
     return KVASIR_OK;
 }
 
-/* ---- STAT ---------------------------------------------------------------------------------- */
-
-enum stat_field {
-    STAT_OTHER,
-    STAT_LENGTH,
-    STAT_STORED,
-    STAT_CODEC,
-    STAT_CHECKSUM,
-    STAT_CLASS,
-    STAT_TTL,
-    STAT_PIN,
-    STAT_LEASES,
-    STAT_TIER,
-    STAT_HITS,
-    STAT_GENERATION,
-};
-
-static const struct {
-    const char *name;
-    enum stat_field field;
-} stat_names[] = {
-    {"length", STAT_LENGTH},     {"stored", STAT_STORED},         {"codec", STAT_CODEC},
-    {"checksum", STAT_CHECKSUM}, {"class", STAT_CLASS},           {"ttl_ms", STAT_TTL},
-    {"pin_ms", STAT_PIN},        {"leases", STAT_LEASES},         {"tier", STAT_TIER},
-    {"hits", STAT_HITS},         {"generation", STAT_GENERATION},
-};
-
-static enum stat_field stat_field_of(const struct reply_token *token)
-{
-    for (size_t i = 0; i < ARRAY_COUNT(stat_names); i++) {
-        if ((token->kind == REPLY_BULK || token->kind == REPLY_SIMPLE) &&
-            slice_equal(token->text, slice_of_text(stat_names[i].name))) {
-            return stat_names[i].field;
-        }
-    }
-    return STAT_OTHER;
-}
-
-static void stat_text(char *to, size_t capacity, struct slice text)
-{
-    size_t length = text.length_bytes < capacity - 1 ? text.length_bytes : capacity - 1;
-    memcpy(to, text.data, length);
-    to[length] = '\0';
-}
-
-static void stat_class(struct kvasir_stat *stat, struct slice text)
-{
-    static const char *const names[] = {"full", "window", "state", "encoder"};
-    static const enum kvasir_class classes[] = {KVASIR_CLASS_FULL, KVASIR_CLASS_WINDOW,
-                                                KVASIR_CLASS_STATE, KVASIR_CLASS_ENCODER};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (slice_equal_nocase(text, names[i])) {
-            stat->value_class = classes[i];
-        }
-    }
-}
-
-static void stat_value_text(struct kvasir_stat *stat, enum stat_field field, struct slice text)
-{
-    if (field == STAT_CODEC) {
-        stat_text(stat->codec, sizeof stat->codec, text);
-    } else if (field == STAT_TIER) {
-        stat_text(stat->tier, sizeof stat->tier, text);
-    } else if (field == STAT_CLASS) {
-        stat_class(stat, text);
-    } else if (field == STAT_CHECKSUM) {
-        stat->checksum_valid = slice_to_hex64(text, &stat->checksum);
-    }
-}
-
-static void stat_value_number(struct kvasir_stat *stat, enum stat_field field, int64_t number)
-{
-    if (field == STAT_LENGTH) {
-        stat->length_bytes = (size_t)number;
-    } else if (field == STAT_STORED) {
-        stat->stored_bytes = (size_t)number;
-    } else if (field == STAT_TTL) {
-        stat->ttl_ms = number;
-    } else if (field == STAT_PIN) {
-        stat->pin_ms = number > 0 ? number : 0;
-    } else if (field == STAT_LEASES) {
-        stat->lease_count = (uint32_t)number;
-    } else if (field == STAT_HITS) {
-        stat->hit_count = (uint64_t)number;
-    } else if (field == STAT_GENERATION) {
-        stat->generation = (uint64_t)number;
-    }
-}
-
-static enum kvasir_status take_stat(struct link *link, struct link_command *command,
-                                    const struct reply_token *token)
-{
-    struct link_answer *answer = &link->answer;
-    struct kvasir_request *request = command->request;
-    if (token->depth == 0 && token->kind == REPLY_NULL) {
-        if (request != NULL) {
-            job_answer(request, command->first, KVASIR_NOT_FOUND);
-        }
-        return KVASIR_OK;
-    }
-    if (token->kind == REPLY_BULK_HEADER || (token->depth == 0 && token->kind != REPLY_MAP)) {
-        return KVASIR_PROTOCOL;
-    }
-    if (token->depth == 0) {
-        answer->stat = (struct kvasir_stat){.ttl_ms = -1};
-    } else if (token->depth == 1 && answer->pairs_left == 0) {
-        /* pairs_left is 1 while a value is due, so keys and values alternate. */
-        answer->field = (uint32_t)stat_field_of(token);
-        answer->pairs_left = 1;
-    } else if (token->depth == 1) {
-        answer->pairs_left = 0;
-        if (token->kind == REPLY_INTEGER) {
-            stat_value_number(&answer->stat, (enum stat_field)answer->field, token->number);
-        } else if (token->kind == REPLY_BULK || token->kind == REPLY_SIMPLE) {
-            stat_value_text(&answer->stat, (enum stat_field)answer->field, token->text);
-        }
-    }
-    if (token->ends_reply && request != NULL) {
-        request->stats[command->first] = answer->stat;
-        request->items[command->first].length_bytes = answer->stat.length_bytes;
-        job_answer(request, command->first, KVASIR_OK);
-    }
-    return KVASIR_OK;
-}
-
 /* ---- errors -------------------------------------------------------------------------------- */
 
 /* What to do with an item whose command was refused: another way, or the answer it is. */
@@ -409,12 +339,14 @@ static void refused(struct link *link, struct link_command *command, uint32_t in
     struct kvasir_request *request = command->request;
     bool by_shm = command->kind == LINK_LEASE || command->kind == LINK_RESERVE ||
                   command->kind == LINK_COMMIT;
+    bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO;
     /* By the socket these would be the same. */
-    bool final = status == KVASIR_DENIED || status == KVASIR_NO_MEMORY || status == KVASIR_CORRUPT;
+    bool final = status == KVASIR_NO_MEMORY || status == KVASIR_CORRUPT ||
+                 (by_rdma ? status == KVASIR_TOO_LARGE : status == KVASIR_DENIED);
     if (command->kind == LINK_COMMIT) {
         final = status != KVASIR_EXPIRED && status != KVASIR_NOT_FOUND;
     }
-    if (by_shm && !final && request->call != JOB_VIEW) {
+    if ((by_shm || by_rdma) && !final && request->call != JOB_VIEW) {
         link->client->counters.path_fallbacks++;
         job_requeue(request, index, JOB_INLINE);
         return;
@@ -423,9 +355,14 @@ static void refused(struct link *link, struct link_command *command, uint32_t in
 }
 
 static void take_error(struct link *link, struct link_command *command,
-                       const struct reply_token *token)
+                       const struct reply_token *token, int64_t now_us)
 {
     enum kvasir_status status = status_code_parse(token->text);
+    bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO;
+    /* Of the queue pair that is there now, or of one before it: then one is made in vain. */
+    if (by_rdma && (status == KVASIR_IO || status == KVASIR_UNSUPPORTED)) {
+        queue_pair_break(link, now_us);
+    }
     struct kvasir_request *request = command->request;
     if (command->kind == LINK_LEASE) {
         link->leases_in_flight -= command->count;
@@ -452,8 +389,11 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
 {
     switch (command->kind) {
     case LINK_PUT:
+    case LINK_PUT_FROM:
     case LINK_COMMIT:
         return take_put(link, command, token);
+    case LINK_GET_INTO:
+        return take_get_into(link, command, token);
     case LINK_GET:
         return take_get(link, command, token);
     case LINK_MATCH:
@@ -461,7 +401,7 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
     case LINK_DELETE:
         return take_delete(command, token);
     case LINK_STAT:
-        return take_stat(link, command, token);
+        return answer_stat_token(link, command, token);
     case LINK_LEASE:
         return shm_grant_lease_token(link, command, token, now_us);
     case LINK_RESERVE:
@@ -472,11 +412,13 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
     case LINK_HELLO:
         return take_hello(link, command, token);
     case LINK_KV_HELLO:
-        return take_kv_hello(link, command, token);
+        return take_kv_hello(link, command, token, now_us);
     case LINK_CONNECT_SHM:
         return take_connect_shm(link, token);
     case LINK_CONNECT_RING:
         return take_connect_ring(link, token);
+    case LINK_CONNECT_RDMA:
+        return take_connect_rdma(link, token, now_us);
     }
     unreachable();
 }
@@ -490,9 +432,10 @@ enum kvasir_status answer_token(struct link *link, const struct reply_token *tok
         link->answer.item = command->first;
     }
     bool of_greeting = command->kind == LINK_HELLO || command->kind == LINK_KV_HELLO ||
-                       command->kind == LINK_CONNECT_SHM || command->kind == LINK_CONNECT_RING;
+                       command->kind == LINK_CONNECT_SHM || command->kind == LINK_CONNECT_RING ||
+                       command->kind == LINK_CONNECT_RDMA;
     if (token->depth == 0 && token->kind == REPLY_ERROR && !of_greeting) {
-        take_error(link, command, token);
+        take_error(link, command, token, now_us);
         return KVASIR_OK;
     }
     return take_any(link, command, token, now_us);

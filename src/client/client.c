@@ -33,6 +33,14 @@ void client_explain_shm(struct kvasir_client *client, const char *form, ...)
     va_end(arguments);
 }
 
+void client_explain_rdma(struct kvasir_client *client, const char *form, ...)
+{
+    va_list arguments;
+    va_start(arguments, form);
+    (void)vsnprintf(client->rdma_reason, sizeof client->rdma_reason, form, arguments);
+    va_end(arguments);
+}
+
 void client_back_off(struct kvasir_client *client, int64_t now_us)
 {
     const struct kvasir_options *options = &client->options;
@@ -61,7 +69,9 @@ void client_count_payload(struct kvasir_client *client, struct kvasir_item *item
         counters->get_hits++;
         counters->get_bytes += length_bytes;
     }
-    if (path == KVASIR_PATH_SHM) {
+    if (path == KVASIR_PATH_RDMA) {
+        counters->rdma_bytes += length_bytes;
+    } else if (path == KVASIR_PATH_SHM) {
         counters->shm_bytes += length_bytes;
     } else if (path == KVASIR_PATH_UNIX) {
         counters->unix_bytes += length_bytes;
@@ -81,6 +91,8 @@ void kvasir_options_init(struct kvasir_options *options)
                                        .backoff_max_ms = 2000,
                                        .shm = true,
                                        .staging_bytes = 32U << 20,
+                                       .rdma = true,
+                                       .rdma_gid_index = -1,
                                        .lease_ms = 30000};
 }
 
@@ -93,10 +105,11 @@ static const char *refuse_options(const struct kvasir_options *options)
         options->backoff_min_ms == 0 || options->lease_ms == 0) {
         return "timeouts, back-off and lease must not be 0";
     }
-    const char *const texts[] = {options->user, options->password, options->name};
+    const char *const texts[] = {options->user, options->password, options->name,
+                                 options->rdma_module, options->rdma_device};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         if (texts[i] != NULL && strlen(texts[i]) > CLIENT_TEXT_BYTES_MAX) {
-            return "user, password or name is too long";
+            return "user, password, name, module or device is too long";
         }
     }
     return NULL;
@@ -106,8 +119,8 @@ static const char *refuse_options(const struct kvasir_options *options)
 static bool own_texts(struct kvasir_client *client)
 {
     struct kvasir_options *options = &client->options;
-    const char **const texts[] = {&options->address, &options->user, &options->password,
-                                  &options->name};
+    const char **const texts[] = {&options->address, &options->user,        &options->password,
+                                  &options->name,    &options->rdma_module, &options->rdma_device};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         if (*texts[i] == NULL) {
             continue;
@@ -131,6 +144,7 @@ static void destroy(struct kvasir_client *client)
     for (size_t i = 0; i < ARRAY_COUNT(client->texts); i++) {
         free(client->texts[i]);
     }
+    remote_memory_close(&client->memory);
     free(client->regions);
     client->magic = 0;
     free(client);
@@ -368,6 +382,16 @@ static void free_finished(struct kvasir_client *client)
     }
 }
 
+/* In a forked child queue pairs and registrations are the parent's: what the child ends would end for the
+ * parent, so that the child only forgets them. */
+static void forget_memory(struct kvasir_client *client)
+{
+    client->memory = NULL;
+    for (uint32_t i = 0; i < client->link_count; i++) {
+        client->links[i]->pair = (struct queue_pair){.state = QUEUE_PAIR_NONE};
+    }
+}
+
 void kvasir_close(struct kvasir_client **client_p)
 {
     if (client_p == NULL || *client_p == NULL) {
@@ -377,6 +401,9 @@ void kvasir_close(struct kvasir_client **client_p)
     *client_p = NULL;
     CHECK_MAGIC(client, CLIENT_MAGIC);
     bool own_process = client_is_usable(client);
+    if (!own_process) {
+        forget_memory(client);
+    }
     /* In a forked child the descriptors are copies: they are closed and nothing is sent on them. */
     for (uint32_t i = 0; own_process && i < client->link_count; i++) {
         if (client->links[i]->state == LINK_UP) {
@@ -411,6 +438,8 @@ const char *kvasir_path_name(enum kvasir_path path)
         return "unix";
     case KVASIR_PATH_SHM:
         return "shm";
+    case KVASIR_PATH_RDMA:
+        return "rdma";
     }
     return "none"; /* a number from outside */
 }
@@ -428,6 +457,7 @@ void kvasir_counters(const struct kvasir_client *client, struct kvasir_counters 
 void kvasir_server_info(const struct kvasir_client *client, struct kvasir_server_info *info_p)
 {
     *info_p = client->info;
+    info_p->rdma = client->memory != NULL;
 }
 
 const char *kvasir_version(void)

@@ -8,6 +8,7 @@
 #include "client/endpoint.h"
 #include "client/job.h"
 #include "client/link.h"
+#include "client/remote_memory.h"
 #include "client/shm_map.h"
 
 #include <kvasir/client.h>
@@ -22,7 +23,7 @@ struct kvasir_client {
     uint32_t magic;
     pid_t process;                 /* a forked child must not use its parent's connections */
     struct kvasir_options options; /* its texts are those below */
-    char *texts[4];                /* owned */
+    char *texts[6];                /* owned */
     struct endpoint shared;        /* any reactor answers there */
     struct link *links[GREETING_REACTORS_MAX]; /* owned */
     uint32_t link_count;
@@ -33,6 +34,7 @@ struct kvasir_client {
     uint64_t done_count; /* requests finished so far */
     struct list views;
     struct shm_map_table *regions; /* owned */
+    struct remote_memory *memory;  /* owned; NULL: no RDMA */
     struct random random;
     uint32_t backoff_ms;
     int64_t retry_at_us; /* no attempt to connect before */
@@ -41,12 +43,14 @@ struct kvasir_client {
     struct kvasir_server_info info;
     uint32_t lease_ms_max;
     char error[CLIENT_ERROR_BYTES_MAX];
-    char shm_reason[CLIENT_ERROR_BYTES_MAX]; /* why shared memory is not in use */
+    char shm_reason[CLIENT_ERROR_BYTES_MAX];  /* why shared memory is not in use */
+    char rdma_reason[CLIENT_ERROR_BYTES_MAX]; /* why RDMA is not in use */
 };
 
 /* Writes the sentence that kvasir_error returns. */
 ATTR_PRINTF(2, 3) void client_explain(struct kvasir_client *client, const char *form, ...);
 ATTR_PRINTF(2, 3) void client_explain_shm(struct kvasir_client *client, const char *form, ...);
+ATTR_PRINTF(2, 3) void client_explain_rdma(struct kvasir_client *client, const char *form, ...);
 /* No attempt to connect until a jittered and growing while from now. */
 void client_back_off(struct kvasir_client *client, int64_t now_us);
 /* True when the client may be used by this process. */

@@ -87,7 +87,7 @@ static bool is_entangled(struct link *link, const struct kvasir_request *request
     return false;
 }
 
-static void orphan(struct link *link, struct kvasir_request *request)
+static void orphan(struct link *link, struct kvasir_request *request, int64_t now_us)
 {
     for (uint32_t i = 0; i < link->command_count; i++) {
         struct link_command *command = link_command_at(link, i);
@@ -96,6 +96,8 @@ static void orphan(struct link *link, struct kvasir_request *request)
         }
         if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
             shm_grant_staging_done(link, request, command->first);
+        } else if (command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO) {
+            queue_pair_break(link, now_us); /* the server must not touch the caller's memory now */
         }
         command->request = NULL;
     }
@@ -122,7 +124,7 @@ void engine_withdraw(struct kvasir_client *client, struct kvasir_request *reques
         if (is_entangled(link, request)) {
             link_drop(link, KVASIR_CLOSED);
         } else {
-            orphan(link, request);
+            orphan(link, request, clock_mono_us());
             abort_queued_commits(link, request);
         }
     }

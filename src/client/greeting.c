@@ -125,24 +125,48 @@ static void take_element(struct greeting_reader *reader, const struct reply_toke
     } else if (reader->field == FIELD_TRANSPORTS) {
         reader->inner_value_next = false;
         reader->transport_shm = false;
+        reader->transport_rdma = false;
+        reader->transport_address = (struct kvasir_link_address){.gid.type = KVASIR_GID_ROCE_V2};
         reader->transport_socket[0] = '\0';
     }
 }
 
-/* "name" and "socket" come in any order. */
+/* One field of the address of an RDMA device; what cannot be is left out. */
+static void take_address(struct greeting_reader *reader, const struct reply_token *token)
+{
+    struct kvasir_link_address *address = &reader->transport_address;
+    if (reader->inner_word == LINK_WORD_COUNT) {
+        return;
+    }
+    if (!link_word_is_number(reader->inner_word)) {
+        (void)!(is_text(token) && link_word_set_text(address, reader->inner_word, token->text));
+    } else if (token->kind == REPLY_INTEGER && token->number >= 0) {
+        (void)!link_word_set_number(address, reader->inner_word, (uint64_t)token->number);
+    }
+}
+
+/* The names come in any order. */
 static void take_transport(struct greeting_reader *reader, const struct reply_token *token,
                            struct greeting *greeting)
 {
     if (!reader->inner_value_next) {
         reader->inner_field = is_text(token) ? (int)field_of(token->text) : FIELD_OTHER;
+        reader->inner_word = is_text(token) ? link_word_find(token->text) : LINK_WORD_COUNT;
         reader->inner_value_next = true;
         return;
     }
     reader->inner_value_next = false;
     if (reader->inner_field == FIELD_NAME && is_text(token)) {
         reader->transport_shm = slice_equal(token->text, slice_of_text("shm"));
+        reader->transport_rdma = slice_equal(token->text, slice_of_text("rdma"));
     } else if (reader->inner_field == FIELD_SOCKET) {
         set_text(reader->transport_socket, sizeof reader->transport_socket, token);
+    } else {
+        take_address(reader, token);
+    }
+    if (reader->transport_rdma) {
+        greeting->rdma = true;
+        greeting->rdma_address = reader->transport_address;
     }
     if (reader->transport_shm) {
         greeting->shm = true;

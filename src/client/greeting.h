@@ -2,6 +2,7 @@
 /* greeting – what a server says about itself (KV.HELLO) and about its shared memory (KV.CONNECT SHM),
  * read token by token. Embedded in a link; one thread; owns nothing. */
 
+#include "proto/link_word.h"
 #include "proto/reply_reader.h"
 
 #include <kvasir/types.h>
@@ -26,6 +27,8 @@ struct greeting {
     uint32_t socket_count;
     bool shm; /* on offer */
     char shm_socket[GREETING_PATH_BYTES_MAX];
+    bool rdma; /* on offer, by the device of this address (which names no queue pair) */
+    struct kvasir_link_address rdma_address;
     uint16_t ports[GREETING_REACTORS_MAX];
     char sockets[GREETING_REACTORS_MAX][GREETING_PATH_BYTES_MAX];
 };
@@ -46,6 +49,9 @@ struct greeting_reader {
     bool value_next;
     bool inner_value_next;
     bool transport_shm; /* of the transport being read */
+    bool transport_rdma;
+    enum link_word inner_word;
+    struct kvasir_link_address transport_address;
     char transport_socket[GREETING_PATH_BYTES_MAX];
 };
 

@@ -53,6 +53,7 @@ static void close_passed(struct link *link)
 /* Back to nothing; commands in flight were dealt with before. */
 static void reset(struct link *link)
 {
+    queue_pair_reset(link);
     channel_close(&link->channel);
     close_passed(link);
     shm_map_close(&link->shm);
@@ -74,25 +75,26 @@ static void reset(struct link *link)
     link->generation++;
 }
 
+void link_drop(struct link *link, enum kvasir_status status)
+{
+    queue_pair_reset(
+        link); /* whoever is answered from here on may use his memory for something else */
+    answer_abandon(link, status);
+    reset(link);
+}
+
 void link_destroy(struct link **link_p)
 {
     struct link *link = *link_p;
     if (link == NULL) {
         return;
     }
-    answer_abandon(link, KVASIR_CANCELLED);
-    reset(link);
+    link_drop(link, KVASIR_CANCELLED);
     outbox_fini(&link->outbox);
     free(link->inbox);
     free(link->greeting);
     free(link);
     *link_p = NULL;
-}
-
-void link_drop(struct link *link, enum kvasir_status status)
-{
-    answer_abandon(link, status);
-    reset(link);
 }
 
 /* ---- connecting ---------------------------------------------------------------------------- */

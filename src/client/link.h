@@ -11,6 +11,7 @@
 #include "client/endpoint.h"
 #include "client/greeting.h"
 #include "client/outbox.h"
+#include "client/queue_pair.h"
 #include "client/segment.h"
 #include "client/shm_map.h"
 #include "proto/reply_reader.h"
@@ -37,8 +38,11 @@ enum link_command_kind {
     LINK_KV_HELLO,
     LINK_CONNECT_SHM,
     LINK_CONNECT_RING,
+    LINK_CONNECT_RDMA,
     LINK_PUT,
     LINK_GET,
+    LINK_PUT_FROM, /* by the queue pair */
+    LINK_GET_INTO,
     LINK_MATCH,
     LINK_DELETE,
     LINK_STAT,
@@ -120,6 +124,7 @@ struct link {
     int passed_fds[2]; /* owned until mapped */
     uint32_t passed_fd_count;
     struct shm_map shm;
+    struct queue_pair pair;
     size_t staging_used_bytes;
     uint32_t leases_in_flight; /* keys in LEASE commands without a reply */
     uint64_t releases[LINK_RELEASES_MAX];
@@ -153,6 +158,11 @@ struct link_command *link_command_at(struct link *link, uint32_t position);
 
 /* A lease of this link is over; the server is told with the next command. */
 void link_release_later(struct link *link, uint64_t lease_id, uint64_t length_bytes);
+
+static inline bool link_has_rdma(const struct link *link)
+{
+    return link->pair.state == QUEUE_PAIR_UP;
+}
 
 static inline bool link_has_shm(const struct link *link)
 {

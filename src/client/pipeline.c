@@ -23,6 +23,11 @@
 #define PIPELINE_RELEASES_WAIT        64U
 #define PIPELINE_RELEASE_BYTES_WAIT   (1U << 20)
 #define PIPELINE_RELEASES_PER_COMMAND 256U
+/* Shorter payloads are in the socket's buffer before a queue pair has looked at them. */
+#define PIPELINE_RDMA_BYTES_MIN 4096U
+/* Stretches of registered memory of one item, and the bytes of what is said of one. */
+#define PIPELINE_REMOTES_MAX  128U
+#define PIPELINE_REMOTE_BYTES 96U
 /* A get needs its lease for one copy only. */
 #define PIPELINE_GET_LEASE_MS 5000U
 /* Leases are taken for over this much early: the copy's last instructions and a late clock. */
@@ -113,6 +118,25 @@ void pipeline_connect_ring(struct link *link)
     outbox_add_text(outbox, "KV.CONNECT");
     outbox_add_text(outbox, "RING");
     (void)push(link, LINK_CONNECT_RING, NULL, JOB_NONE, 0);
+}
+
+void pipeline_connect_rdma(struct link *link, const struct kvasir_link_address *local)
+{
+    struct outbox *outbox = &link->outbox;
+    char text[KVASIR_DEVICE_NAME_BYTES];
+    outbox_add_array(outbox, 2 + 2 * LINK_WORD_COUNT);
+    outbox_add_text(outbox, "KV.CONNECT");
+    outbox_add_text(outbox, "RDMA");
+    for (unsigned i = 0; i < LINK_WORD_COUNT; i++) {
+        outbox_add_text(outbox, link_word_name((enum link_word)i));
+        if (link_word_is_number((enum link_word)i)) {
+            outbox_add_number(outbox, link_word_number(local, (enum link_word)i));
+        } else {
+            link_word_text(local, (enum link_word)i, text);
+            outbox_add_text(outbox, text);
+        }
+    }
+    (void)push(link, LINK_CONNECT_RDMA, NULL, JOB_NONE, 0);
 }
 
 void pipeline_abort(struct link *link, uint64_t reservation_id)
@@ -223,6 +247,74 @@ static bool add_put(struct link *link, struct kvasir_request *request)
     outbox_add_payload(&link->outbox, segments, count, length);
     add_put_options(&link->outbox, request, index, checksum);
     weigh(link, push(link, LINK_PUT, request, index, 1), length);
+    return true;
+}
+
+/* ---- by the queue pair --------------------------------------------------------------------- */
+
+/* What the server is to know of the item's memory; 0: it goes another way. */
+static unsigned expose_item(struct link *link, const struct kvasir_request *request, uint32_t index,
+                            struct kvasir_remote *remotes)
+{
+    const struct kvasir_item *item = &request->items[index];
+    uint32_t count;
+    const struct iovec *segments = job_segments(item, &count);
+    if (!link_has_rdma(link) || request->work[index].mode == JOB_INLINE ||
+        segment_total_bytes(segments, count) < PIPELINE_RDMA_BYTES_MIN) {
+        return 0;
+    }
+    return remote_memory_expose(link->client->memory, segments, count, remotes,
+                                PIPELINE_REMOTES_MAX);
+}
+
+static void add_remotes(struct outbox *outbox, const struct kvasir_remote *remotes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        outbox_add_number(outbox, remotes[i].address);
+        outbox_add_number(outbox, remotes[i].key);
+        outbox_add_number(outbox, remotes[i].bytes);
+    }
+}
+
+static bool add_put_from(struct link *link, struct kvasir_request *request,
+                         const struct kvasir_remote *remotes, unsigned remote_count)
+{
+    uint32_t index = request->queues[link->index].head;
+    const struct kvasir_item *item = &request->items[index];
+    bool checksum = request->put.checksum;
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES + remote_count * PIPELINE_REMOTE_BYTES,
+                  PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    (void)job_take(request, link->index);
+    outbox_add_array(&link->outbox,
+                     4 + 3 * remote_count +
+                         put_option_count(&request->put, parent_of(request, index), checksum));
+    outbox_add_text(&link->outbox, "KV.PUT");
+    outbox_add_slice(&link->outbox, job_key(item));
+    outbox_add_number(&link->outbox, job_payload_bytes(item));
+    add_put_options(&link->outbox, request, index, checksum);
+    outbox_add_text(&link->outbox, "FROM");
+    add_remotes(&link->outbox, remotes, remote_count);
+    (void)push(link, LINK_PUT_FROM, request, index, 1);
+    return true;
+}
+
+static bool add_get_into(struct link *link, struct kvasir_request *request,
+                         const struct kvasir_remote *remotes, unsigned remote_count)
+{
+    uint32_t index = request->queues[link->index].head;
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES + remote_count * PIPELINE_REMOTE_BYTES,
+                  PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    (void)job_take(request, link->index);
+    outbox_add_array(&link->outbox, 3 + 3 * remote_count);
+    outbox_add_text(&link->outbox, "KV.GET");
+    outbox_add_slice(&link->outbox, job_key(&request->items[index]));
+    outbox_add_text(&link->outbox, "INTO");
+    add_remotes(&link->outbox, remotes, remote_count);
+    (void)push(link, LINK_GET_INTO, request, index, 1);
     return true;
 }
 
@@ -411,7 +503,10 @@ static bool add_any_get(struct link *link, struct kvasir_request *request, uint3
         job_answer(request, index, KVASIR_UNSUPPORTED);
         return true;
     }
-    return add_get(link, request);
+    struct kvasir_remote remotes[PIPELINE_REMOTES_MAX];
+    unsigned remote_count = expose_item(link, request, index, remotes);
+    return remote_count > 0 ? add_get_into(link, request, remotes, remote_count)
+                            : add_get(link, request);
 }
 
 static bool add_any_put(struct link *link, struct kvasir_request *request, uint32_t index,
@@ -426,6 +521,11 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
         work->mode != JOB_INLINE && link_has_shm(link) && length >= PIPELINE_SHM_PUT_BYTES_MIN;
     if (by_shm && length <= link->shm.staging_bytes) {
         return add_reserve(link, request, now_us);
+    }
+    struct kvasir_remote remotes[PIPELINE_REMOTES_MAX];
+    unsigned remote_count = expose_item(link, request, index, remotes);
+    if (remote_count > 0) {
+        return add_put_from(link, request, remotes, remote_count);
     }
     bool added = add_put(link, request);
     link->client->counters.path_fallbacks += added && by_shm ? 1 : 0;
@@ -462,6 +562,10 @@ void pipeline_fill(struct link *link, int64_t now_us)
     }
     if (!has_work) {
         return;
+    }
+    if (queue_pair_is_due(&link->pair, now_us) && link->client->memory != NULL &&
+        has_room(link, 0, PIPELINE_SINGLE_BYTES, 1)) {
+        (void)queue_pair_ask(link, now_us);
     }
     bool blocked = false;
     list_foreach_safe (member, after, &link->client->requests) {

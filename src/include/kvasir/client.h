@@ -29,6 +29,7 @@ enum kvasir_path {
     KVASIR_PATH_TCP = 1,  /* inline RESP over TCP */
     KVASIR_PATH_UNIX = 2, /* inline RESP over the Unix socket */
     KVASIR_PATH_SHM = 3,  /* shared memory on the same host */
+    KVASIR_PATH_RDMA = 4, /* RDMA, from and into registered buffers */
 };
 
 /* What kind of state a value holds; eviction may treat kinds differently. */
@@ -52,6 +53,11 @@ struct kvasir_options {
     bool shm;                    /* use shared memory when client and server share a host (true) */
     size_t staging_bytes;        /* shared staging memory for puts, per connection (32 MiB) */
     uint32_t lease_ms;           /* how long a view may be read before it must be renewed (30000) */
+    bool rdma;                   /* use RDMA when the server offers it (true) */
+    const char *rdma_module;     /* path of rdma.so; NULL: the one installed with the library */
+    const char *rdma_device;     /* NULL: the first whose port is up */
+    int rdma_gid_index;          /* -1: the one nearest to the server's (-1) */
+    uint32_t rdma_mtu_bytes;     /* at most; 0: what the port has (0) */
 };
 
 /* Fills in the defaults given above. */
@@ -73,12 +79,27 @@ KVASIR_API void kvasir_close(struct kvasir_client **client_p);
 /* The path that served the last call that moved a payload. */
 KVASIR_API enum kvasir_path kvasir_path(const struct kvasir_client *client);
 
-/* "tcp", "unix", "shm" or "none". */
+/* "tcp", "unix", "shm", "rdma" or "none". */
 KVASIR_API const char *kvasir_path_name(enum kvasir_path path);
 
 /* The sentence behind the last failure of a call on this client ("" when there was none);
  * valid until the next call. */
 KVASIR_API const char *kvasir_error(const struct kvasir_client *client);
+
+/* ---- buffers for RDMA ------------------------------------------------------------------- */
+
+/* Lets the server read and write the buffer, so that puts from it and gets into it go by RDMA: no CPU
+ * copies their bytes. Nothing else needs it, and every other call works on it as before. What lies within
+ * a registered buffer is registered; a buffer may be registered several times. It must stay mapped until
+ * it is unregistered or the client is closed. KVASIR_OK; KVASIR_UNSUPPORTED: no RDMA on this client
+ * (kvasir_error says why; calls take other paths); KVASIR_NO_MEMORY (memlock: kvasir_error names the
+ * limit), KVASIR_BUSY (too many buffers), KVASIR_INVALID, KVASIR_IO. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_register(struct kvasir_client *client,
+                                                              void *base, size_t length_bytes);
+/* Undoes one kvasir_register of the same buffer. KVASIR_OK; KVASIR_NOT_FOUND; KVASIR_BUSY: a submitted
+ * request is in flight, which may use it. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_unregister(struct kvasir_client *client, const void *base, size_t length_bytes);
 
 /* ---- items: one key's part in a call ---------------------------------------------------- */
 
@@ -251,8 +272,8 @@ KVASIR_API void kvasir_request_free(struct kvasir_client *client,
 struct kvasir_counters {
     uint64_t calls, round_trips, reconnects, timeouts, errors;
     uint64_t put_items, put_bytes, get_hits, get_misses, get_bytes;
-    uint64_t tcp_bytes, unix_bytes, shm_bytes; /* payload, both ways */
-    uint64_t path_fallbacks;                   /* a call that left its first path */
+    uint64_t tcp_bytes, unix_bytes, shm_bytes, rdma_bytes; /* payload, both ways */
+    uint64_t path_fallbacks;                               /* a call that left its first path */
     uint64_t leases_expired;
 };
 KVASIR_API void kvasir_counters(const struct kvasir_client *client,
@@ -265,7 +286,8 @@ struct kvasir_server_info {
     uint32_t reactor_count;
     uint64_t value_bytes_max;
     uint32_t key_bytes_max;
-    bool shm; /* shared memory is in use on this client */
+    bool shm;  /* shared memory is in use on this client */
+    bool rdma; /* so is RDMA, for buffers that are registered */
 };
 KVASIR_API void kvasir_server_info(const struct kvasir_client *client,
                                    struct kvasir_server_info *info_p);

@@ -1,0 +1,312 @@
+#include "client/remote_memory.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "plug/loader.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICES_MAX    16U
+#define PATH_BYTES_MAX 1024U
+
+/* A buffer that the caller registered. One that lies within another has no registration of its own, but
+ * counts on the other's. */
+struct range {
+    uint64_t base, bytes;
+    uint32_t count;               /* how often it was added */
+    uint32_t inner_count;         /* ranges that lie within it and use its registration */
+    struct kvasir_memory *memory; /* owned; NULL: outer has it */
+    struct range *outer;
+};
+
+struct remote_memory {
+    struct loader *loader;                  /* owned */
+    const struct kvasir_transport_ops *ops; /* borrowed from the loader's registry */
+    void *state;
+    struct kvasir_domain *domain; /* owned */
+    struct kvasir_queue *queue;   /* owned */
+    uint32_t range_count;
+    uint32_t last; /* where a piece was found last: the next is near */
+    struct range *ranges[REMOTE_MEMORY_RANGES_MAX]; /* owned */
+};
+
+/* ---- the module and the device ---- */
+
+/* Beside the library: where it is installed, and where it is built. */
+static bool find_module(char *path, size_t capacity)
+{
+    static const char *const places[] = {"kvasir/modules/rdma.so", "modules/rdma.so"};
+    Dl_info place;
+    const char *slash;
+    if (dladdr((const void *)places, &place) == 0 || place.dli_fname == NULL) {
+        return false;
+    }
+    slash = strrchr(place.dli_fname, '/');
+    for (size_t i = 0; slash != NULL && i < ARRAY_COUNT(places); i++) {
+        int length = snprintf(path, capacity, "%.*s/%s", (int)(slash - place.dli_fname),
+                              place.dli_fname, places[i]);
+        if (length > 0 && (size_t)length < capacity && access(path, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool load_module(struct remote_memory *memory, const char *wanted, char *said)
+{
+    char path[PATH_BYTES_MAX];
+    char sentence[LOADER_SAID_BYTES];
+    const struct registry_entry *entry;
+    if (wanted == NULL && !find_module(path, sizeof(path))) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "there is no module rdma.so beside the library");
+        return false;
+    }
+    log_set_level(LOG_ERROR); /* a library says what it has to say in its answers */
+    memory->loader = loader_create(KVASIR_VERSION);
+    if (memory->loader == NULL) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
+        return false;
+    }
+    if (loader_load(memory->loader, wanted != NULL ? wanted : path, sentence, sizeof(sentence)) !=
+        KVASIR_OK) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "%.*s", KVASIR_SAID_BYTES - 1, sentence);
+        return false;
+    }
+    entry =
+        registry_find(loader_registry(memory->loader), REGISTRY_TRANSPORT, slice_of_text("rdma"));
+    if (entry == NULL) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "the module brings no transport rdma");
+        return false;
+    }
+    memory->ops = &entry->ops.transport;
+    memory->state = entry->state;
+    return true;
+}
+
+static bool open_device(struct remote_memory *memory, const struct kvasir_options *options,
+                        char *said)
+{
+    struct kvasir_device *devices = calloc(DEVICES_MAX, sizeof(*devices));
+    const struct kvasir_device *device = NULL;
+    unsigned count = 0;
+    bool done = false;
+    (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
+    if (devices != NULL &&
+        memory->ops->devices(memory->state, devices, DEVICES_MAX, &count, said) == KVASIR_OK) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "no device%s%s is up",
+                       options->rdma_device != NULL ? " " : "",
+                       options->rdma_device != NULL ? options->rdma_device : "");
+    }
+    for (unsigned i = 0; i < count && i < DEVICES_MAX && device == NULL; i++) {
+        bool wanted =
+            options->rdma_device == NULL || strcmp(options->rdma_device, devices[i].name) == 0;
+        device = devices[i].up && wanted ? &devices[i] : NULL;
+    }
+    if (device != NULL) {
+        done =
+            memory->ops->domain_open(memory->state, device->name, device->port,
+                                     options->rdma_gid_index, &memory->domain, said) == KVASIR_OK;
+    }
+    free(devices);
+    return done;
+}
+
+struct remote_memory *remote_memory_open(const struct kvasir_options *options, char *said)
+{
+    /* The server does the work: a client's queue pairs have no jobs. */
+    const struct kvasir_queue_options queue = {.links_max = 256, .jobs_max = 1};
+    struct remote_memory *memory = calloc(1, sizeof(*memory));
+    if (memory == NULL) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
+        return NULL;
+    }
+    if (load_module(memory, options->rdma_module, said) && open_device(memory, options, said) &&
+        memory->ops->queue_create(memory->domain, &queue, &memory->queue, said) == KVASIR_OK) {
+        return memory;
+    }
+    remote_memory_close(&memory);
+    return NULL;
+}
+
+static void range_free(struct remote_memory *memory, struct range *range)
+{
+    if (range->memory != NULL) {
+        memory->ops->memory_deregister(&range->memory);
+    }
+    free(range);
+}
+
+void remote_memory_close(struct remote_memory **memory_p)
+{
+    struct remote_memory *memory = *memory_p;
+    if (memory == NULL) {
+        return;
+    }
+    if (memory->queue != NULL) {
+        memory->ops->queue_destroy(&memory->queue);
+    }
+    for (uint32_t i = 0; i < memory->range_count; i++) {
+        range_free(memory, memory->ranges[i]);
+    }
+    if (memory->domain != NULL) {
+        memory->ops->domain_close(&memory->domain);
+    }
+    if (memory->loader != NULL) {
+        loader_destroy(&memory->loader);
+    }
+    free(memory);
+    *memory_p = NULL;
+}
+
+const struct kvasir_transport_ops *remote_memory_ops(const struct remote_memory *memory)
+{
+    return memory->ops;
+}
+
+struct kvasir_queue *remote_memory_queue(const struct remote_memory *memory)
+{
+    return memory->queue;
+}
+
+enum kvasir_status remote_memory_gid(const struct remote_memory *memory,
+                                     const struct kvasir_gid *peer, int index,
+                                     struct kvasir_gid *gid_p, char *said)
+{
+    return memory->ops->choose_gid(memory->state,
+                                   &memory->ops->domain_facts(memory->domain)->device, index, peer,
+                                   gid_p, said);
+}
+
+/* ---- ranges ---- */
+
+static bool lies_within(const struct range *range, uint64_t base, uint64_t bytes)
+{
+    return base >= range->base && bytes <= range->bytes &&
+           base - range->base <= range->bytes - bytes;
+}
+
+static struct range *find_exactly(struct remote_memory *memory, uint64_t base, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < memory->range_count; i++) {
+        struct range *range = memory->ranges[i];
+        if (range->base == base && range->bytes == bytes && range->count > 0) {
+            return range;
+        }
+    }
+    return NULL;
+}
+
+/* A range with a registration of its own that holds these bytes. */
+static struct range *find_outer(struct remote_memory *memory, uint64_t base, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < memory->range_count; i++) {
+        uint32_t at = (memory->last + i) % memory->range_count;
+        struct range *range = memory->ranges[at];
+        if (range->memory != NULL && lies_within(range, base, bytes)) {
+            memory->last = at;
+            return range;
+        }
+    }
+    return NULL;
+}
+
+enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base, size_t bytes,
+                                     char *said)
+{
+    struct kvasir_memory_options options = {
+        .base = base,
+        .bytes = bytes,
+        .rights = KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE | KVASIR_RIGHT_RELAXED,
+    };
+    struct range *range = find_exactly(memory, (uintptr_t)base, bytes);
+    if (range != NULL) {
+        range->count++;
+        return KVASIR_OK;
+    }
+    if (memory->range_count == REMOTE_MEMORY_RANGES_MAX) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "%u buffers are registered already",
+                       REMOTE_MEMORY_RANGES_MAX);
+        return KVASIR_BUSY;
+    }
+    range = calloc(1, sizeof(*range));
+    if (range == NULL) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
+        return KVASIR_NO_MEMORY;
+    }
+    *range = (struct range){.base = (uintptr_t)base, .bytes = bytes, .count = 1};
+    range->outer = find_outer(memory, range->base, range->bytes);
+    if (range->outer != NULL) {
+        range->outer->inner_count++;
+    } else {
+        enum kvasir_status status =
+            memory->ops->memory_register(memory->domain, &options, &range->memory, said);
+        if (status != KVASIR_OK) {
+            free(range);
+            return status;
+        }
+    }
+    memory->ranges[memory->range_count++] = range;
+    return KVASIR_OK;
+}
+
+/* Takes a range that nobody needs off the list. */
+static void forget(struct remote_memory *memory, struct range *range)
+{
+    uint32_t at = 0;
+    while (memory->ranges[at] != range) {
+        at++;
+    }
+    memory->range_count--;
+    memory->ranges[at] = memory->ranges[memory->range_count];
+    memory->last = 0;
+    range_free(memory, range);
+}
+
+enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *base, size_t bytes)
+{
+    struct range *range = find_exactly(memory, (uintptr_t)base, bytes);
+    struct range *outer;
+    if (range == NULL) {
+        return KVASIR_NOT_FOUND;
+    }
+    range->count--;
+    if (range->count > 0 || range->inner_count > 0) {
+        return KVASIR_OK; /* what lies within it still uses it */
+    }
+    outer = range->outer;
+    forget(memory, range);
+    if (outer != NULL) {
+        outer->inner_count--;
+        if (outer->inner_count == 0 && outer->count == 0) {
+            forget(memory, outer);
+        }
+    }
+    return KVASIR_OK;
+}
+
+unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *segments,
+                              uint32_t segment_count, struct kvasir_remote *remotes,
+                              unsigned capacity)
+{
+    unsigned count = 0;
+    for (uint32_t i = 0; i < segment_count; i++) {
+        uint64_t base = (uintptr_t)segments[i].iov_base;
+        const struct range *range;
+        unsigned more = 0;
+        if (segments[i].iov_len == 0) {
+            continue;
+        }
+        range = find_outer(memory, base, segments[i].iov_len);
+        if (range == NULL ||
+            memory->ops->memory_expose(range->memory, base, segments[i].iov_len, remotes + count,
+                                       capacity - count, &more) != KVASIR_OK) {
+            return 0;
+        }
+        count += more;
+    }
+    return count;
+}

@@ -1,0 +1,40 @@
+#pragma once
+/* remote_memory – a client's RDMA device and the buffers that it registered, so that the server may read
+ * and write them. Made when a server first offers RDMA; one thread, in the process that made it. Owns the
+ * module, the device and the registrations; borrows the buffers until they are unregistered. */
+
+#include "base/compiler.h"
+
+#include <kvasir/client.h>
+#include <kvasir/transport.h>
+
+/* Buffers that one client may register. */
+#define REMOTE_MEMORY_RANGES_MAX 4096U
+
+struct remote_memory;
+
+/* NULL: there is no module, or no device; said tells why. The options are borrowed for the call. */
+struct remote_memory *remote_memory_open(const struct kvasir_options *options, char *said);
+/* Every queue pair is closed. */
+void remote_memory_close(struct remote_memory **memory_p);
+
+const struct kvasir_transport_ops *remote_memory_ops(const struct remote_memory *memory);
+struct kvasir_queue *remote_memory_queue(const struct remote_memory *memory);
+/* The GID to speak from to a peer. KVASIR_OK or what the transport says. */
+ATTR_MUST_USE enum kvasir_status remote_memory_gid(const struct remote_memory *memory,
+                                                   const struct kvasir_gid *peer, int index,
+                                                   struct kvasir_gid *gid_p, char *said);
+
+/* Registers a buffer; what lies within one that is registered already is only counted. KVASIR_OK,
+ * KVASIR_BUSY (REMOTE_MEMORY_RANGES_MAX), KVASIR_NO_MEMORY, or what the transport says. */
+ATTR_MUST_USE enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base,
+                                                   size_t bytes, char *said);
+/* Undoes one remote_memory_add of the same buffer. KVASIR_OK; KVASIR_NOT_FOUND. */
+ATTR_MUST_USE enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *base,
+                                                    size_t bytes);
+
+/* How the server names these pieces of memory, which are registered. Returns how many parts there are;
+ * 0: not all is registered, or there are more than capacity. */
+unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *segments,
+                              uint32_t segment_count, struct kvasir_remote *remotes,
+                              unsigned capacity);
