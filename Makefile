@@ -206,7 +206,7 @@ RDMA_TEST_SHARED := $(filter-out $(RDMA_TEST_SOURCES),$(wildcard tests/rdma/*.c)
 $(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o \
 		$(RDMA_TEST_SHARED:%.c=$(BUILD)/test-obj/%.o)
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -ldl -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -lhiredis -ldl -o $@
 
 # A module sees the public headers and its own, and links with nothing of ours.
 $(BUILD)/module/%.o: %.c $(BUILD)/flags

@@ -24,6 +24,8 @@ lacks()
         echo "it is not built, for libibverbs is missing"
     elif [ "$1" != test_verbs ] && [ ! -e "$module" ]; then
         echo "there is no module $module"
+    elif [ "$1" = test_server ] && [ ! -x "$build/kvasir-server" ]; then
+        echo "there is no server $build/kvasir-server"
     fi
 }
 
@@ -48,10 +50,11 @@ run_in_machine()
         arguments+=(--file "$build/tests/rdma/$name:/tests/$name")
         targets+=("/tests/$name")
     done
+    [ ! -x "$build/kvasir-server" ] || arguments+=(--file "$build/kvasir-server:/kvasir-server")
     [ ! -e "$module" ] || arguments+=(--file "$module:/modules/rdma.so")
     utils/rdma_vm.sh --kernel "$kernel" --timeout "$limit_s" "${arguments[@]}" \
         --file utils/run_unit.sh --env KVASIR_SUITE_NAME=rdma --env KVASIR_UNIT_LIMIT_S="$limit_s" \
-        --env KVASIR_RDMA_MODULE=/modules/rdma.so -- bash /utils/run_unit.sh "${targets[@]}"
+        --env KVASIR_RDMA_MODULE=/modules/rdma.so --env KVASIR_SERVER=/kvasir-server -- bash /utils/run_unit.sh "${targets[@]}"
 }
 
 run_kernel()

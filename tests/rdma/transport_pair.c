@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 
@@ -103,6 +105,9 @@ static void open_end(struct pair *pair, struct pair_end *end, const char *device
 
 static void close_end(struct pair *pair, struct pair_end *end)
 {
+    if (end->domain == NULL) {
+        return;
+    }
     if (end->link != NULL) {
         pair->ops->link_close(&end->link);
     }
@@ -116,7 +121,18 @@ void pair_open(struct pair *pair)
 {
     pair_load(pair);
     open_end(pair, &pair->owner, pair_text("VM_DEVICE"), KVASIR_RIGHT_WINDOWS);
-    open_end(pair, &pair->peer, pair_text("VM_DEVICE2"),
+    pair_open_client(pair, &pair->peer);
+}
+
+void pair_open_peer(struct pair *pair)
+{
+    pair_load(pair);
+    pair_open_client(pair, &pair->peer);
+}
+
+void pair_open_client(struct pair *pair, struct pair_end *end)
+{
+    open_end(pair, end, pair_text("VM_DEVICE2"),
              KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE);
 }
 
@@ -127,8 +143,8 @@ void pair_close(struct pair *pair)
     pair_unload(pair);
 }
 
-static void create_link(struct pair *pair, struct pair_end *end, struct kvasir_link **link_p,
-                        struct kvasir_link_address *address_p)
+void pair_create_link(struct pair *pair, struct pair_end *end, struct kvasir_link **link_p,
+                      struct kvasir_link_address *address_p)
 {
     char said[KVASIR_SAID_BYTES] = "";
     struct kvasir_link_options wanted = {
@@ -156,8 +172,8 @@ void pair_join_another(struct pair *pair, struct kvasir_link **of_owner_p,
 {
     struct kvasir_link_address of_owner;
     struct kvasir_link_address of_peer;
-    create_link(pair, &pair->owner, of_owner_p, &of_owner);
-    create_link(pair, &pair->peer, of_peer_p, &of_peer);
+    pair_create_link(pair, &pair->owner, of_owner_p, &of_owner);
+    pair_create_link(pair, &pair->peer, of_peer_p, &of_peer);
     connect_links(pair, *of_owner_p, &of_peer);
     connect_links(pair, *of_peer_p, &of_owner);
     pair->owner.address = of_owner;
@@ -295,4 +311,18 @@ int pair_untouched(const uint8_t *bytes, size_t length_bytes)
         same++;
     }
     return same == length_bytes;
+}
+
+int pair_run_program(const char *path, const char *first, const char *second)
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)execl(path, path, first, second, (char *)NULL);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) {
+        return -1;
+    }
+    return WEXITSTATUS(status);
 }

@@ -43,6 +43,14 @@ void pair_open(struct pair *pair);
 /* Links that are still there are closed, too. */
 void pair_close(struct pair *pair);
 
+/* One end only, which some server is the other side of. */
+void pair_open_peer(struct pair *pair);
+/* What pair_open_peer does, for one end more: "owner" is another client then, with keys of its own. */
+void pair_open_client(struct pair *pair, struct pair_end *end);
+/* A link of this end, not connected, and what its peer must know. */
+void pair_create_link(struct pair *pair, struct pair_end *end, struct kvasir_link **link_p,
+                      struct kvasir_link_address *address_p);
+
 /* A connected link between the ends, and what becomes of it. */
 void pair_join(struct pair *pair);
 void pair_part(struct pair *pair);
@@ -66,6 +74,9 @@ enum kvasir_status pair_move_by(struct pair *pair, struct pair_end *end, enum kv
 void pair_fill(uint8_t *bytes, size_t length_bytes, uint32_t seed);
 int pair_holds(const uint8_t *bytes, size_t length_bytes, uint32_t seed);
 int pair_untouched(const uint8_t *bytes, size_t length_bytes);
+
+/* Runs a program with two arguments; its exit status, -1 when it has none. */
+int pair_run_program(const char *path, const char *first, const char *second);
 
 /* The variable's value, which the emulated machine sets. */
 const char *pair_text(const char *variable);
