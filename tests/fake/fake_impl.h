@@ -101,6 +101,8 @@ struct fake_state {
 
 extern struct fake_state fake;
 
+/* Zeroed, and not by the calloc that can be made to fail; aborts when there is none. */
+void *fake_allocate(size_t bytes);
 void fake_rule_broken(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fake_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *entries);

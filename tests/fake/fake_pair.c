@@ -29,11 +29,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attribu
         errno = EINVAL;
         return NULL;
     }
-    qp = malloc(sizeof(*qp));
-    if (qp == NULL) {
-        abort();
-    }
-    memset(qp, 0, sizeof(*qp));
+    qp = fake_allocate(sizeof(*qp));
     fake.objects++;
     qp->base = (struct ibv_qp){.context = pd->context,
                                .qp_context = attributes->qp_context,
@@ -205,6 +201,15 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
                           void *argument);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *argument);
+
+void *fake_allocate(size_t bytes)
+{
+    void *memory = __real_calloc(1, bytes);
+    if (memory == NULL) {
+        abort();
+    }
+    return memory;
+}
 
 void *__wrap_calloc(size_t count, size_t bytes)
 {

@@ -54,8 +54,8 @@ void fake_start(const struct fake_options *options)
     own->message_bytes_max = own->message_bytes_max != 0 ? own->message_bytes_max : 1U << 30;
     own->registration_bytes_max =
         own->registration_bytes_max != 0 ? own->registration_bytes_max : UINT64_MAX;
-    fake.requests = malloc(FAKE_HELD_MAX * sizeof(*fake.requests));
-    if (fake.requests == NULL || pipe2(fake.event_fds, O_CLOEXEC) != 0) {
+    fake.requests = fake_allocate(FAKE_HELD_MAX * sizeof(*fake.requests));
+    if (pipe2(fake.event_fds, O_CLOEXEC) != 0) {
         abort();
     }
 }
@@ -132,12 +132,7 @@ int fake_last_sges(void)
 
 static void *make(size_t bytes)
 {
-    /* Not the calloc that can be made to fail. */
-    void *object = malloc(bytes);
-    if (object == NULL) {
-        abort();
-    }
-    memset(object, 0, bytes);
+    void *object = fake_allocate(bytes);
     (void)pthread_mutex_lock(&fake_lock);
     fake.objects++;
     (void)pthread_mutex_unlock(&fake_lock);
@@ -474,11 +469,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
     cq = make(sizeof(*cq));
     cq->base = (struct ibv_cq){
         .context = context, .channel = channel, .cq_context = cq_context, .cqe = entries};
-    cq->entries = malloc((size_t)entries * sizeof(*cq->entries));
-    cq->covers = malloc((size_t)entries * sizeof(*cq->covers));
-    if (cq->entries == NULL || cq->covers == NULL) {
-        abort();
-    }
+    cq->entries = fake_allocate((size_t)entries * sizeof(*cq->entries));
+    cq->covers = fake_allocate((size_t)entries * sizeof(*cq->covers));
     if (channel != NULL) {
         ((struct fake_channel *)(void *)channel)->cq = cq;
     }
