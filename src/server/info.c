@@ -122,9 +122,15 @@ static uint64_t buffer_bytes(const struct totals *totals)
            COUNTED(totals, long_request_bytes);
 }
 
+/* Of connections: themselves, and what they sent or have to get. */
+static uint64_t client_bytes(const struct totals *totals)
+{
+    return COUNTED(totals, connections_now) * sizeof(struct conn) + buffer_bytes(totals);
+}
+
 static uint64_t used_bytes(const struct totals *totals)
 {
-    return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes + buffer_bytes(totals) +
+    return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes + client_bytes(totals) +
            COUNTED(totals, tls_bytes) + COUNTED(totals, staging_bytes) +
            COUNTED(totals, events_bytes);
 }
@@ -233,7 +239,7 @@ static void section_memory_ratios(struct info_writer *writer, uint64_t used, uin
     info_line(writer, "mem_fragmentation_bytes:%lld", (long long)(resident - used));
     info_zeros(writer, "mem_not_counted_for_evict mem_replication_backlog "
                        "mem_total_replication_buffers mem_clients_slaves");
-    info_number(writer, "mem_clients_normal", buffer_bytes(totals));
+    info_number(writer, "mem_clients_normal", client_bytes(totals));
     info_zeros(writer, "mem_cluster_links mem_aof_buffer");
     info_line(writer, "mem_allocator:kvasir-pages");
     info_zeros(writer, "active_defrag_running lazyfree_pending_objects lazyfreed_objects");
