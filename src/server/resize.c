@@ -98,6 +98,14 @@ bool resize_is_allowed(const struct server *server, uint64_t maxmemory, char *er
                            error_capacity);
 }
 
+uint64_t resize_value_max(const struct reactor *reactor)
+{
+    const struct settings *settings = &reactor->settings;
+    uint64_t room_bytes =
+        resize_page_count(reactor->server, settings->maxmemory) * SERVER_PAYLOAD_PAGE_BYTES;
+    return room_bytes < settings->proto_max_bulk_len ? room_bytes : settings->proto_max_bulk_len;
+}
+
 static bool resize_is_too_big(const struct reactor *reactor)
 {
     const struct server *server = reactor->server;

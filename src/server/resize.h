@@ -17,5 +17,8 @@ uint64_t resize_page_count(const struct server *server, uint64_t maxmemory);
 /* False: error says why maxmemory cannot become this, and what it can be. */
 ATTR_MUST_USE bool resize_is_allowed(const struct server *server, uint64_t maxmemory, char *error,
                                      size_t error_capacity);
+/* The longest value under the reactor's settings. A maxmemory that was lowered counts at once, though
+ * the pages go step by step: nothing is evicted for a value that soon would not fit. */
+uint64_t resize_value_max(const struct reactor *reactor);
 /* A few pages at most. */
 void resize_tick(struct reactor *reactor);

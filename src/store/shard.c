@@ -193,6 +193,12 @@ void shard_execute(struct shard *shard, struct op *op, const struct moment *now)
     (void)index_balance(&shard->index, SHARD_OP_BALANCE_STEPS);
 }
 
+void shard_set_value_max(struct shard *shard, uint64_t length_bytes)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->config.value_bytes_max = length_bytes;
+}
+
 void shard_set_policy(struct shard *shard, const struct policy_ops *policy)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);

@@ -143,6 +143,8 @@ uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct mo
 /* Looks at every value once: rare, and not quick in a big shard. The old policy stays when there is
  * no memory for the new one's state. */
 void shard_set_policy(struct shard *shard, const struct policy_ops *policy);
+/* Longer values are TOO_LARGE from now on; those that are there stay. */
+void shard_set_value_max(struct shard *shard, uint64_t length_bytes);
 
 typedef void shard_visit_fn(void *argument, struct slice key, const struct value *value);
 

@@ -21,7 +21,7 @@ BAD_ARGUMENTS = {
     "port text": (["--port", "http"], ["port", "'http'"]),
     "reactors": (["--reactors", "65"], ["reactors", "0 to 64", "'65'"]),
     "negative": (["--reactors", "-1"], ["reactors", "'-1'"]),
-    "maxmemory small": (["--maxmemory", "1mb"], ["maxmemory", "64mb", "'1mb'"]),
+    "maxmemory small": (["--maxmemory", "1mb"], ["maxmemory", "32mb", "'1mb'"]),
     "maxmemory unit": (["--maxmemory", "1xb"], ["maxmemory", "512mb", "'1xb'"]),
     "maxmemory overflow": (["--maxmemory", "99999999999gb"], ["maxmemory", "'99999999999gb'"]),
     "switch": (["--populate", "maybe"], ["populate", "yes or no", "'maybe'"]),

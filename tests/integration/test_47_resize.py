@@ -90,7 +90,7 @@ def test_maxmemory_follows_config_set_under_load(start, reactors):
 def test_maxmemory_that_cannot_be_is_refused(start):
     server = start(maxmemory="128mb", buffer_memory="16mb", maxmemory_reserve="256mb", unixsocket="")
     with server.connect() as connection:
-        for wrong, said in (("64mb", None), ("1tb", "maxmemory-reserve"), ("1kb", "64mb")):
+        for wrong, said in (("64mb", None), ("1tb", "maxmemory-reserve"), ("1kb", "32mb")):
             try:
                 answer = connection("CONFIG", "SET", "maxmemory", wrong)
             except resp.Error as error:
@@ -99,6 +99,21 @@ def test_maxmemory_that_cannot_be_is_refused(start):
                 assert answer == "OK" and said is None
         assert connection("CONFIG", "SET", "maxmemory", "200mb") == "OK"
     kvserver.wait_until(lambda: follows(server, 200 * MIB), "payload to grow")
+
+
+@pytest.mark.parametrize("reactors", [1, 4])
+def test_lowered_maxmemory_counts_at_once_for_long_values(start, reactors):
+    """Nothing is evicted for a value that fits only until the pages have gone."""
+    server = start(reactors=reactors, maxmemory="256mb", buffer_memory="16mb", unixsocket="")
+    with server.connect() as connection:
+        for i in range(16):
+            assert connection("SET", f"k:{i}", b"x" * MIB) == "OK"
+        assert connection("CONFIG", "SET", "maxmemory", "128mb") == "OK"
+        assert "OOM" in connection.error("SET", "long", b"y" * (130 * MIB))
+        assert connection("EXISTS", *(f"k:{i}" for i in range(16))) == 16
+        assert connection("CONFIG", "SET", "maxmemory", "256mb") == "OK"
+        kvserver.wait_until(lambda: follows(server, 256 * MIB), "payload to grow")
+        assert connection("SET", "long", b"y" * (130 * MIB)) == "OK"
 
 
 def test_leased_values_outlive_a_lowered_maxmemory(start):

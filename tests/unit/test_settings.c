@@ -89,8 +89,8 @@ static void test_settings_sizes_have_units(void **state)
     assert_int_equal(settings.maxmemory, 100ULL << 20);
     assert_int_equal(set(&settings, "maxmemory", "100M", false), KVASIR_OK);
     assert_int_equal(settings.maxmemory, 100000000);
-    assert_int_equal(set(&settings, "maxmemory", "67108864", false), KVASIR_OK);
-    assert_int_equal(set(&settings, "maxmemory", "67108863", false), KVASIR_INVALID);
+    assert_int_equal(set(&settings, "maxmemory", "33554432", false), KVASIR_OK);
+    assert_int_equal(set(&settings, "maxmemory", "33554431", false), KVASIR_INVALID);
     assert_int_equal(set(&settings, "maxmemory", "0", false), KVASIR_INVALID);
     assert_int_equal(set(&settings, "maxmemory", "99999999999999gb", false), KVASIR_INVALID);
     assert_int_equal(set(&settings, "metadata-memory", "0", false), KVASIR_OK);
