@@ -204,9 +204,10 @@ $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 # What these programs share.
 RDMA_TEST_SHARED := $(filter-out $(RDMA_TEST_SOURCES),$(wildcard tests/rdma/*.c))
 $(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o \
-		$(RDMA_TEST_SHARED:%.c=$(BUILD)/test-obj/%.o)
+		$(RDMA_TEST_SHARED:%.c=$(BUILD)/test-obj/%.o) $(BUILD)/libkvasir.so
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka -libverbs -lhiredis -ldl -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -Wl,--as-needed \
+		-lkvasir -lcmocka -libverbs -lhiredis -ldl -o $@
 
 # A module sees the public headers and its own, and links with nothing of ours.
 $(BUILD)/module/%.o: %.c $(BUILD)/flags

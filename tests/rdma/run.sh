@@ -8,25 +8,30 @@ cd "$(dirname "$0")/../.." || exit 2
 build=$(realpath -m "${KVASIR_BUILD:-build/gcc-release}")
 limit_s=${KVASIR_RDMA_LIMIT_S:-300}
 module=$build/modules/rdma.so
+library=$build/libkvasir.so.0
 passed=0 failed=0 skipped=0
 
-# Programs in C lie in the build folder.
+# Programs in C lie in the build folder, those in Python here.
 programs=()
-for source in tests/rdma/test_*.c; do
+for source in tests/rdma/test_*.c tests/rdma/test_*.py; do
     name=$(basename "$source" .c)
-    [[ " ${TESTS:-${name#test_}} " == *" ${name#test_} "* ]] && programs+=("$name")
+    plain=${name%.py}
+    [[ " ${TESTS:-${plain#test_}} " == *" ${plain#test_} "* ]] && programs+=("$name")
 done
 
-# Prints why a program cannot run, nothing when it can.
+# Prints what of a program's needs is not there, nothing when all is.
 lacks()
 {
-    if [ ! -x "$build/tests/rdma/$1" ]; then
-        echo "it is not built, for libibverbs is missing"
-    elif [ "$1" != test_verbs ] && [ ! -e "$module" ]; then
-        echo "there is no module $module"
-    elif [ "$1" = test_server ] && [ ! -x "$build/kvasir-server" ]; then
-        echo "there is no server $build/kvasir-server"
-    fi
+    local needs=("$build/tests/rdma/$1") need
+    case $1 in
+    test_verbs) ;;
+    test_transport | test_windows) needs+=("$module") ;;
+    test_server | test_library) needs+=("$module" "$build/kvasir-server" "$library") ;;
+    *.py) needs=("$module" "$build/kvasir-server" "$library") ;;
+    esac
+    for need in "${needs[@]}"; do
+        [ -e "$need" ] || echo "there is no $need"
+    done | head -n 1
 }
 
 skip_all()
@@ -47,14 +52,21 @@ run_in_machine()
         arguments+=(--file "$(command -v "$name"):/usr/bin/$name")
     done
     for name in "$@"; do
-        arguments+=(--file "$build/tests/rdma/$name:/tests/$name")
+        case $name in
+        *.py) arguments+=(--python --file "tests/rdma/$name:/tests/$name") ;;
+        *) arguments+=(--file "$build/tests/rdma/$name:/tests/$name") ;;
+        esac
         targets+=("/tests/$name")
     done
-    [ ! -x "$build/kvasir-server" ] || arguments+=(--file "$build/kvasir-server:/kvasir-server")
     [ ! -e "$module" ] || arguments+=(--file "$module:/modules/rdma.so")
+    [ ! -x "$build/kvasir-server" ] || arguments+=(--file "$build/kvasir-server:/kvasir-server")
+    [ ! -e "$library" ] || arguments+=(--file "$library:/python/libkvasir.so.0"
+        --file python/kvasir)
     utils/rdma_vm.sh --kernel "$kernel" --timeout "$limit_s" "${arguments[@]}" \
         --file utils/run_unit.sh --env KVASIR_SUITE_NAME=rdma --env KVASIR_UNIT_LIMIT_S="$limit_s" \
-        --env KVASIR_RDMA_MODULE=/modules/rdma.so --env KVASIR_SERVER=/kvasir-server -- bash /utils/run_unit.sh "${targets[@]}"
+        --env KVASIR_RDMA_MODULE=/modules/rdma.so --env KVASIR_SERVER=/kvasir-server \
+        --env PYTHONPATH=/python --env KVASIR_LIBRARY=/python/libkvasir.so.0 -- \
+        bash /utils/run_unit.sh "${targets[@]}"
 }
 
 run_kernel()
