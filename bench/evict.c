@@ -5,6 +5,7 @@
 #include "measure.h"
 
 #include "store/policy.h"
+#include "store/reuse.h"
 
 #include <limits.h>
 
@@ -123,6 +124,7 @@ static void replay_put(struct replay *replay, struct block *block, uint64_t pare
         }
         replay->ops->remove(policy, victim);
         ((struct block *)(void *)victim)->present = false;
+        victim->policy_bits = 0; /* whatever comes next under this key is another value */
         replay->counts[shard]--;
     }
     block->value.parent_hash = parent_hash;
@@ -161,8 +163,12 @@ static double replay_run(const struct trace *trace, const struct policy_ops *ops
         replay.blocks[i].value.hash = block_hash(i);
         replay.blocks[i].value.length_bytes = 1 << 20;
     }
+    struct reuse *reuse = reuse_create(shard_count);
     for (unsigned i = 0; i < shard_count; i++) {
-        replay.policies[i] = ops->create();
+        replay.policies[i] = reuse == NULL ? NULL : ops->create(reuse, i);
+        if (replay.policies[i] == NULL) {
+            measure_die("no memory for the policy");
+        }
     }
     uint64_t hits = 0;
     for (size_t i = 0; i < trace->count; i++) {
@@ -171,6 +177,7 @@ static double replay_run(const struct trace *trace, const struct policy_ops *ops
     for (unsigned i = 0; i < shard_count; i++) {
         ops->destroy(&replay.policies[i]);
     }
+    reuse_destroy(&reuse);
     free(replay.blocks);
     return (double)hits / (double)trace->block_count;
 }

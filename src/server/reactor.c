@@ -445,6 +445,7 @@ static struct shard *make_shard(struct reactor *reactor)
         .node = numa_find_core(&reactor->server->numa, cores_at(reactor->index)),
         .payload = reactor->server->payload,
         .metadata = reactor->server->metadata,
+        .reuse = reactor->server->reuse,
         .policy = policy_find(settings->maxmemory_policy), /* noeviction is none's name */
         .value_bytes_max = settings->proto_max_bulk_len,
         .append_bytes_max = settings->proto_max_bulk_len,

@@ -16,6 +16,7 @@
 #include "server/tls_reload.h"
 #include "server/users_file.h"
 #include "store/grant.h"
+#include "store/reuse.h"
 #include "store/value.h"
 
 #include <poll.h>
@@ -228,7 +229,7 @@ static bool make_memory(struct server *server, char *error, size_t error_capacit
     server->staging_bytes_max = shares.staging_bytes / server->reactor_count;
     server->fixed_bytes = shares.metadata_bytes + shares.metadata_bytes / INDEX_DIVISOR +
                           pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes +
-                          shares.staging_bytes +
+                          shares.staging_bytes + reuse_bytes(server->reactor_count) +
                           server->reactor_count * server->settings.grants_max * GRANT_BYTES +
                           share_of_queue_pairs(server);
     page_count = resize_page_count(server, server->settings.maxmemory);
@@ -419,7 +420,8 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
         goto fail;
     }
     server->mailbox = mailbox_create(server->reactor_count);
-    if (server->mailbox == NULL || server->done_descriptor < 0) {
+    server->reuse = reuse_create(server->reactor_count);
+    if (server->mailbox == NULL || server->reuse == NULL || server->done_descriptor < 0) {
         (void)snprintf(error, error_capacity, "out of memory or file descriptors");
         goto fail;
     }
@@ -527,6 +529,7 @@ void server_destroy(struct server **server_p)
     loader_destroy(&server->modules);
     mailbox_destroy(&server->mailbox);
     tls_context_put(&server->tls);
+    reuse_destroy(&server->reuse);
     pages_destroy(&server->payload);
     pages_destroy(&server->metadata);
     region_destroy(&server->payload_region);

@@ -28,6 +28,7 @@ struct fabric;
 struct loader;
 struct ssl_ctx_st;
 struct reactor;
+struct reuse;
 
 struct server {
     struct settings settings; /* as at start; reactors have copies that CONFIG SET changes */
@@ -38,6 +39,7 @@ struct server {
     struct region *metadata_region;                /* owned */
     struct pages *payload;                         /* owned */
     struct pages *metadata;                        /* owned */
+    struct reuse *reuse;   /* owned; what the shards' eviction policies learn together */
     struct acl_table *acl; /* owned; the latest, which reactor 0 alone replaces and looks up here */
     struct loader *modules; /* owned; read-only while reactors run */
     struct fabric

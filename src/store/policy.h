@@ -8,13 +8,17 @@
 #include <stdbool.h>
 
 struct policy;
+struct reuse;
 
 struct policy_ops {
-    const char *name;               /* as in CONFIG maxmemory-policy */
-    const char *summary;            /* one sentence for --help */
-    struct policy *(*create)(void); /* NULL: out of memory */
+    const char *name;    /* as in CONFIG maxmemory-policy */
+    const char *summary; /* one sentence for --help */
+    /* NULL: out of memory. What policies learn together is borrowed: reuse belongs to all shards of the
+     * process and outlives the policy; NULL: the policy learns alone. */
+    struct policy *(*create)(struct reuse *reuse, uint32_t shard);
     void (*destroy)(struct policy **policy_p);
-    void (*insert)(struct policy *policy, struct value *value); /* a value was sealed */
+    /* A value was sealed (policy_bits are 0), or is evictable again after it was set aside. */
+    void (*insert)(struct policy *policy, struct value *value);
     void (*touch)(struct policy *policy, struct value *value);  /* it was read */
     void (*remove)(struct policy *policy, struct value *value); /* it is no longer evictable */
     /* The next victim, still inside the policy. The shard always removes it before it asks again: it

@@ -24,8 +24,10 @@ struct policy {
     uint32_t ghosts[1U << POLICY_FIFO_GHOST_BITS];
 };
 
-static struct policy *policy_fifo_create(void)
+static struct policy *policy_fifo_create(struct reuse *reuse, uint32_t shard)
 {
+    (void)reuse;
+    (void)shard;
     return fault_hit("store.policy") ? NULL : calloc(1, sizeof(struct policy));
 }
 

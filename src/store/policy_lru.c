@@ -9,8 +9,10 @@ struct policy {
     struct value_list order; /* last read first */
 };
 
-static struct policy *policy_lru_create(void)
+static struct policy *policy_lru_create(struct reuse *reuse, uint32_t shard)
 {
+    (void)reuse;
+    (void)shard;
     return fault_hit("store.policy") ? NULL : calloc(1, sizeof(struct policy));
 }
 

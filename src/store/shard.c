@@ -23,7 +23,7 @@ static bool shard_setup_policy(struct shard *shard, const struct policy_ops *ops
 {
     struct policy *policy = NULL;
     if (ops != NULL) {
-        policy = ops->create();
+        policy = ops->create(shard->config.reuse, shard->config.index);
         if (policy == NULL) {
             return false;
         }

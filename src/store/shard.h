@@ -62,6 +62,7 @@ struct shard_config {
     struct pages *payload; /* borrowed; common to all shards */
     struct pages *metadata;          /* borrowed; common to all shards; private memory */
     const struct policy_ops *policy; /* NULL: never evict */
+    struct reuse *reuse; /* borrowed; common to all shards; NULL: what policies learn stays here */
     uint64_t value_bytes_max;  /* longer values are TOO_LARGE; the pool's size bounds it, too */
     uint64_t append_bytes_max; /* of APPEND, SETRANGE (Redis: proto-max-bulk-len, 512 MiB) */
     uint32_t grants_max;       /* leases and reservations together */

@@ -69,7 +69,8 @@ struct value {
     uint8_t pin_kind : 2;    /* enum value_pin */
     uint8_t value_class : 2; /* enum kvasir_class */
     uint8_t parked : 2;      /* enum value_parked */
-    uint8_t flags;
+    uint8_t flags : 4;
+    uint8_t cost : 4; /* of recomputing it, for its length, by powers of two; 0: nothing is said */
     uint8_t policy_bits; /* the policy's own; the last field: the key follows at once */
 };
 /* Beside these, a value costs 4 to 8 bytes of index and 4 of the table that finds the owner of a

@@ -21,7 +21,7 @@ static void test_policy_lru_names_the_one_not_read_for_longest(void **state)
 {
     (void)state;
     struct value values[3] = {0};
-    struct policy *policy = policy_lru.create();
+    struct policy *policy = policy_lru.create(NULL, 0);
     assert_non_null(policy);
     assert_null(policy_lru.victim(policy));
     for (unsigned i = 0; i < 3; i++) {
@@ -45,7 +45,7 @@ static void test_policy_lru_reports_no_memory(void **state)
 {
     (void)state;
     fault_arm("store.policy", 1, 1);
-    assert_null(policy_lru.create());
+    assert_null(policy_lru.create(NULL, 0));
     fault_disarm_all();
 }
 

@@ -48,7 +48,7 @@ static void test_policy_prefix_evicts_chains_from_their_tails(void **state)
     (void)state;
     struct value chain[4];
     test_chain(chain, 4, 10);
-    struct policy *policy = policy_prefix.create();
+    struct policy *policy = policy_prefix.create(NULL, 0);
     assert_non_null(policy);
     for (unsigned i = 0; i < 4; i++) {
         policy_prefix.insert(policy, &chain[i]);
@@ -68,7 +68,7 @@ static void test_policy_prefix_takes_a_parent_that_is_its_own(void **state)
 {
     (void)state;
     struct value value = {.hash = 7, .parent_hash = 7, .flags = VALUE_FLAG_PARENT};
-    struct policy *policy = policy_prefix.create();
+    struct policy *policy = policy_prefix.create(NULL, 0);
     assert_non_null(policy);
     policy_prefix.insert(policy, &value);
     policy_prefix.touch(policy, &value);
@@ -86,7 +86,7 @@ static void test_policy_prefix_keeps_what_comes_back(void **state)
     struct value steady[2];
     struct value passing[16];
     test_chain(steady, 2, 500);
-    struct policy *policy = policy_prefix.create();
+    struct policy *policy = policy_prefix.create(NULL, 0);
     assert_non_null(policy);
     policy_prefix.insert(policy, &steady[0]);
     policy_prefix.insert(policy, &steady[1]);
@@ -112,7 +112,7 @@ static void test_policy_fifo_evicts_what_was_never_read_first(void **state)
     (void)state;
     struct value values[3];
     test_chain(values, 3, 20);
-    struct policy *policy = policy_fifo.create();
+    struct policy *policy = policy_fifo.create(NULL, 0);
     assert_non_null(policy);
     for (unsigned i = 0; i < 3; i++) {
         policy_fifo.insert(policy, &values[i]);
@@ -168,7 +168,7 @@ static void test_random_step(struct test_account *account, uint64_t random)
 
 static void test_random(const struct policy_ops *ops)
 {
-    struct test_account account = {.ops = ops, .policy = ops->create()};
+    struct test_account account = {.ops = ops, .policy = ops->create(NULL, 0)};
     assert_non_null(account.policy);
     test_chain(account.values, VALUES_MAX, 77);
     for (unsigned i = 0; i < VALUES_MAX; i++) {
@@ -201,7 +201,7 @@ static void test_policies_report_no_memory(void **state)
     (void)state;
     for (unsigned i = 0; policy_at(i) != NULL; i++) {
         fault_arm("store.policy", 1, 1);
-        assert_null(policy_at(i)->create());
+        assert_null(policy_at(i)->create(NULL, 0));
         fault_disarm_all();
     }
 }

@@ -45,7 +45,7 @@ static void test_settings_defaults_hold(void **state)
     settings_init(&settings);
     assert_int_equal(settings.port, 6379);
     assert_int_equal(settings.maxmemory, 1ULL << 30);
-    assert_string_equal(settings.maxmemory_policy, "allkeys-lru");
+    assert_string_equal(settings.maxmemory_policy, "prefix");
     assert_true(settings.populate);
     assert_int_equal(settings_verify(&settings, error, sizeof(error)), KVASIR_OK);
 }
