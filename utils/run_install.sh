@@ -44,6 +44,12 @@ cp "$work/program.c" "$work/program.cc"
 expect install_writes_the_files make --no-print-directory BUILD="$build" install \
     DESTDIR="$work/root" PREFIX=/usr
 lib=$work/root/usr/lib
+# Modules that were built are installed, and only these.
+installs_modules()
+{
+    diff <(cd "$build/modules" 2>/dev/null && ls) <(cd "$lib/kvasir/modules" && ls)
+}
+expect install_brings_the_modules installs_modules
 export PKG_CONFIG_SYSROOT_DIR=$work/root PKG_CONFIG_LIBDIR=$lib/pkgconfig
 # The flags are words.
 # shellcheck disable=SC2046

@@ -268,8 +268,7 @@ void rdma_link_fail(struct kvasir_link *link, uint32_t number, enum ibv_wc_statu
         return;
     }
     /* The first job that does not end before that request. */
-    TAILQ_FOREACH(record, &link->records, entry)
-    {
+    for (record = TAILQ_FIRST(&link->records); record != NULL; record = TAILQ_NEXT(record, entry)) {
         if (!record->posted || record->end - number - 1 < link->depth) {
             break;
         }

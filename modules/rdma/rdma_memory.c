@@ -154,7 +154,7 @@ enum kvasir_status rdma_memory_register(struct kvasir_domain *domain,
                          domain->facts.device.name, options->bytes, options->rights);
     }
     count = (options->bytes - 1) / each + 1;
-    memory = calloc(1, sizeof(*memory) + (size_t)count * sizeof(memory->parts[0]));
+    memory = calloc(1, sizeof(*memory) + (size_t)count * sizeof(struct ibv_mr *));
     if (memory == NULL || count > UINT32_MAX) {
         free(memory);
         return rdma_said(said, KVASIR_NO_MEMORY, "device %s: no memory for %llu registrations",

@@ -27,11 +27,9 @@ static int to_init(struct ibv_qp *qp, const struct kvasir_domain *domain, unsign
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
                                      .port_num = (uint8_t)domain->facts.device.port,
                                      .qp_access_flags = access_of(rights)};
-    int error;
     if (domain->facts.device.windows && rights != 0) {
         attributes.qp_access_flags |= IBV_ACCESS_MW_BIND;
-        error = ibv_modify_qp(qp, &attributes, mask);
-        if (error == 0) {
+        if (ibv_modify_qp(qp, &attributes, mask) == 0) {
             return 0;
         }
         /* Some drivers do not want to be told. */

@@ -186,8 +186,8 @@ void rdma_queue_collect(struct kvasir_queue *queue)
         take_completions(queue);
     }
     /* Each that waits gets one turn; who finds no room waits again, behind the others. */
-    TAILQ_FOREACH(link, &queue->waiting, waiting_entry)
-    {
+    for (link = TAILQ_FIRST(&queue->waiting); link != NULL;
+         link = TAILQ_NEXT(link, waiting_entry)) {
         waiting++;
     }
     while (waiting-- > 0 && queue->credits > 0 && (link = TAILQ_FIRST(&queue->waiting)) != NULL) {

@@ -64,7 +64,7 @@ enum kvasir_status rdma_window_setup(struct rdma_windows *windows, struct kvasir
 
 void rdma_window_teardown(struct rdma_windows *windows)
 {
-    for (unsigned i = 0; i < windows->count; i++) {
+    for (unsigned i = 0; windows->all != NULL && i < windows->count; i++) {
         if (windows->all[i].mw != NULL) {
             (void)ibv_dealloc_mw(windows->all[i].mw);
         }
@@ -117,8 +117,7 @@ unsigned rdma_window_lose(struct kvasir_link *link)
     struct kvasir_window *window;
     struct kvasir_domain *domain = link->queue->domain;
     unsigned count = 0;
-    TAILQ_FOREACH(window, &link->windows, entry)
-    {
+    for (window = TAILQ_FIRST(&link->windows); window != NULL; window = TAILQ_NEXT(window, entry)) {
         int error = window->mw != NULL ? ibv_dealloc_mw(window->mw) : 0;
         if (error != 0) {
             /* Its queue pair goes next, and nobody else may use it. */
