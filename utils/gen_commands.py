@@ -41,7 +41,7 @@ GROUPS = {
 ABSENT = [
     (
         "Keys",
-        "SWAPDB, DUMP, RESTORE, MIGRATE, SORT, SORT_RO",
+        "MIGRATE, SORT, SORT_RO",
         "read the value and store it under the other name; a block's name is its hash",
     ),
     (
@@ -97,18 +97,8 @@ ABSENT = [
     ),
     (
         "Server",
-        "MEMORY PURGE, MEMORY MALLOC-STATS",
-        "payload pages go back by themselves; MEMORY STATS",
-    ),
-    (
-        "Server",
         "DEBUG OBJECT, DEBUG RELOAD, DEBUG JMAP",
         "OBJECT, MEMORY USAGE and KV.STAT",
-    ),
-    (
-        "Server",
-        "COMMAND GETKEYSANDFLAGS",
-        "COMMAND GETKEYS",
     ),
 ]
 

@@ -84,7 +84,7 @@ bool command_find_keys(const struct command *command, const struct slice *args, 
                        struct command_keys *keys_p);
 
 /* What a request does to its key at args[index]: tells what is in the value, changes or deletes it,
- * both, or neither (EXISTS, TTL). */
+ * both, or neither (EXISTS). */
 enum command_access {
     COMMAND_ACCESS_READ = 1 << 0,
     COMMAND_ACCESS_WRITE = 1 << 1,

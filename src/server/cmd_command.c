@@ -1,6 +1,7 @@
 #include "server/cmd_command.h"
 
 #include "base/glob.h"
+#include "proto/key_flags.h"
 #include "server/reply.h"
 
 #include <string.h>
@@ -56,17 +57,23 @@ static unsigned subcommand_count(const struct command *container)
     return count;
 }
 
-static void reply_key_specs(struct conn *conn, const struct command *command)
+static void reply_key_flags(struct conn *conn, uint32_t flags)
 {
-    if (command->first_key == 0) {
-        reply_set(conn, 0);
-        return;
+    reply_set(conn, (uint64_t)__builtin_popcount(flags));
+    for (unsigned bit = 0; bit < KEY_FLAG_COUNT; bit++) {
+        if ((flags >> bit & 1U) != 0) {
+            reply_simple(conn, key_flag_name(bit));
+        }
     }
-    reply_set(conn, 1);
+}
+
+/* last: relative to first, or negative and from the end. */
+static void reply_key_spec(struct conn *conn, uint32_t flags, int32_t first, int32_t last,
+                           int32_t step)
+{
     reply_map(conn, 3);
     reply_text(conn, "flags");
-    reply_set(conn, 1);
-    reply_simple(conn, (command->flags & COMMAND_FLAG_WRITE) != 0 ? "RW" : "RO");
+    reply_key_flags(conn, flags);
     reply_text(conn, "begin_search");
     reply_map(conn, 2);
     reply_text(conn, "type");
@@ -74,7 +81,7 @@ static void reply_key_specs(struct conn *conn, const struct command *command)
     reply_text(conn, "spec");
     reply_map(conn, 1);
     reply_text(conn, "index");
-    reply_integer(conn, command->first_key);
+    reply_integer(conn, first);
     reply_text(conn, "find_keys");
     reply_map(conn, 2);
     reply_text(conn, "type");
@@ -82,12 +89,31 @@ static void reply_key_specs(struct conn *conn, const struct command *command)
     reply_text(conn, "spec");
     reply_map(conn, 3);
     reply_text(conn, "lastkey");
-    reply_integer(conn, command->last_key < 0 ? command->last_key
-                                              : command->last_key - command->first_key);
+    reply_integer(conn, last);
     reply_text(conn, "keystep");
-    reply_integer(conn, command->key_step);
+    reply_integer(conn, step);
     reply_text(conn, "limit");
     reply_integer(conn, 0);
+}
+
+static void reply_key_specs(struct conn *conn, const struct command *command)
+{
+    int32_t first = command->first_key;
+    int32_t last = command->last_key;
+    uint32_t flags = key_flags_first(command);
+    uint32_t others = key_flags_others(command);
+    if (first == 0) {
+        reply_set(conn, 0);
+        return;
+    }
+    if (others == 0) {
+        reply_set(conn, 1);
+        reply_key_spec(conn, flags, first, last < 0 ? last : last - first, command->key_step);
+        return;
+    }
+    reply_set(conn, 2);
+    reply_key_spec(conn, flags, first, 0, 1);
+    reply_key_spec(conn, others, first + 1, last < 0 ? last : last - first - 1, 1);
 }
 
 /* The fields of one command, but for its subcommands. */
@@ -294,7 +320,7 @@ void cmd_command_reply_docs(struct conn *conn, struct request *request)
 
 #define GETKEYS_MAX 256
 
-void cmd_command_reply_getkeys(struct conn *conn, struct request *request)
+static void reply_keys(struct conn *conn, const struct request *request, bool with_flags)
 {
     const struct slice *args = request->args + 2;
     uint32_t arg_count = request->arg_count - 2;
@@ -305,13 +331,17 @@ void cmd_command_reply_getkeys(struct conn *conn, struct request *request)
         reply_error(conn, "ERR Invalid command specified");
         return;
     }
+    if (command->first_key == 0) {
+        reply_error(conn, "ERR The command has no key arguments");
+        return;
+    }
     if (!command_arity_ok(command, arg_count)) {
         reply_error(conn, "ERR Invalid number of arguments specified for command");
         return;
     }
     count = command_key_indexes(command, args, arg_count, indexes, ARRAY_COUNT(indexes));
     if (count == 0) {
-        reply_error(conn, "ERR The command has no key arguments");
+        reply_error(conn, "ERR Invalid arguments specified for command");
         return;
     }
     if (count > ARRAY_COUNT(indexes)) {
@@ -321,8 +351,24 @@ void cmd_command_reply_getkeys(struct conn *conn, struct request *request)
     }
     reply_array(conn, count);
     for (uint32_t i = 0; i < count; i++) {
+        if (with_flags) {
+            reply_array(conn, 2);
+        }
         reply_bulk(conn, args[indexes[i]]);
+        if (with_flags) {
+            reply_key_flags(conn, key_flags_of(command, args, arg_count, indexes[i]));
+        }
     }
+}
+
+void cmd_command_reply_getkeys(struct conn *conn, struct request *request)
+{
+    reply_keys(conn, request, false);
+}
+
+void cmd_command_reply_getkeysandflags(struct conn *conn, struct request *request)
+{
+    reply_keys(conn, request, true);
 }
 
 void cmd_command_reply_help(struct conn *conn, struct request *request)
@@ -337,6 +383,8 @@ void cmd_command_reply_help(struct conn *conn, struct request *request)
         "    Documentation of commands.",
         "GETKEYS <full-command>",
         "    The keys of a command.",
+        "GETKEYSANDFLAGS <full-command>",
+        "    The same, and what is done to each.",
         "INFO [<name> ...]",
         "    Facts about commands.",
         "LIST [FILTERBY MODULE|ACLCAT|PATTERN <text>]",

@@ -53,62 +53,12 @@ void cmd_server_reply_info(struct conn *conn, struct request *request)
     gather_destroy(&request->gather);
 }
 
-void cmd_server_reply_memory_stats(struct conn *conn, struct request *request)
-{
-    const struct server *server = conn->reactor->server;
-    uint64_t used = info_used_bytes(conn, request->gather);
-    gather_destroy(&request->gather);
-    reply_map(conn, 5);
-    reply_text(conn, "total.allocated");
-    reply_integer(conn, (int64_t)used);
-    reply_text(conn, "payload.region");
-    reply_integer(conn, (int64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
-    reply_text(conn, "payload.pages");
-    reply_integer(conn, pages_present_count(server->payload));
-    reply_text(conn, "payload.pages.free");
-    reply_integer(conn, pages_free_count(server->payload));
-    reply_text(conn, "metadata.region");
-    reply_integer(conn,
-                  (int64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
-}
-
-void cmd_server_reply_memory_doctor(struct conn *conn, struct request *request)
-{
-    const struct server *server = conn->reactor->server;
-    char text[256];
-    uint32_t total = pages_present_count(server->payload);
-    uint32_t free_pages = pages_free_count(server->payload);
-    (void)request;
-    (void)snprintf(text, sizeof(text), "Payload memory: %u of %u pages free. %s", free_pages, total,
-                   free_pages > 0 ? "No trouble seen."
-                                  : "The store is full: values are evicted (maxmemory-policy) or "
-                                    "refused; raise maxmemory if hits suffer.");
-    reply_verbatim(conn, slice_of_text(text));
-}
-
 static void reply_lines(struct conn *conn, const char *const *lines, size_t count)
 {
     reply_array(conn, count);
     for (size_t i = 0; i < count; i++) {
         reply_simple(conn, lines[i]);
     }
-}
-
-void cmd_server_reply_memory_help(struct conn *conn, struct request *request)
-{
-    static const char *const lines[] = {
-        "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "DOCTOR",
-        "    How memory is doing, in a sentence.",
-        "STATS",
-        "    Memory in numbers.",
-        "USAGE <key>",
-        "    Bytes that a key and its value take.",
-        "HELP",
-        "    This text.",
-    };
-    (void)request;
-    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }
 
 /* ---- CONFIG ---- */

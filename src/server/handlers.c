@@ -7,11 +7,13 @@
 #include "server/cmd_command.h"
 #include "server/cmd_connection.h"
 #include "server/cmd_copy.h"
+#include "server/cmd_dump.h"
 #include "server/cmd_events.h"
 #include "server/cmd_key.h"
 #include "server/cmd_keyspace.h"
 #include "server/cmd_kv.h"
 #include "server/cmd_lcs.h"
+#include "server/cmd_memory.h"
 #include "server/cmd_monitor.h"
 #include "server/cmd_msetnx.h"
 #include "server/cmd_none.h"
@@ -112,6 +114,9 @@ const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_EXPIRETIME] = {cmd_key_plan_look, cmd_key_reply_expiretime, 0},
     [COMMAND_PEXPIRETIME] = {cmd_key_plan_look, cmd_key_reply_pexpiretime, 0},
     [COMMAND_PERSIST] = {cmd_key_plan_persist, cmd_key_reply_done, 0},
+    [COMMAND_DUMP] = {cmd_dump_plan_dump, cmd_dump_reply_dump, 0},
+    [COMMAND_RESTORE] = {cmd_dump_plan_restore, cmd_dump_reply_restore, 0},
+    [COMMAND_SWAPDB] = {NULL, cmd_none_reply_swapdb, 0},
     [COMMAND_RENAME] = {cmd_copy_plan_rename, cmd_copy_reply, 0},
     [COMMAND_RENAMENX] = {cmd_copy_plan_renamenx, cmd_copy_reply, 0},
     [COMMAND_COPY] = {cmd_copy_plan_copy, cmd_copy_reply, 0},
@@ -139,6 +144,7 @@ const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_COMMAND_LIST] = {NULL, cmd_command_reply_list, 0},
     [COMMAND_COMMAND_DOCS] = {NULL, cmd_command_reply_docs, 0},
     [COMMAND_COMMAND_GETKEYS] = {NULL, cmd_command_reply_getkeys, 0},
+    [COMMAND_COMMAND_GETKEYSANDFLAGS] = {NULL, cmd_command_reply_getkeysandflags, 0},
     [COMMAND_COMMAND_HELP] = {NULL, cmd_command_reply_help, 0},
     [COMMAND_TIME] = {NULL, cmd_server_reply_time, 0},
     [COMMAND_ROLE] = {NULL, cmd_server_reply_role, 0},
@@ -169,9 +175,11 @@ const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_LATENCY_HISTOGRAM] = {cmd_observe_plan_histogram, cmd_observe_reply_histogram, 0},
     [COMMAND_LATENCY_HELP] = {NULL, cmd_observe_reply_latency_help, 0},
     [COMMAND_MEMORY_USAGE] = {cmd_key_plan_object, cmd_key_reply_memory_usage, 0},
-    [COMMAND_MEMORY_DOCTOR] = {NULL, cmd_server_reply_memory_doctor, 0},
-    [COMMAND_MEMORY_STATS] = {cmd_server_plan_facts, cmd_server_reply_memory_stats, 0},
-    [COMMAND_MEMORY_HELP] = {NULL, cmd_server_reply_memory_help, 0},
+    [COMMAND_MEMORY_DOCTOR] = {NULL, cmd_memory_reply_doctor, 0},
+    [COMMAND_MEMORY_STATS] = {cmd_server_plan_facts, cmd_memory_reply_stats, 0},
+    [COMMAND_MEMORY_PURGE] = {NULL, cmd_memory_reply_purge, 0},
+    [COMMAND_MEMORY_MALLOC_STATS] = {cmd_server_plan_facts, cmd_memory_reply_malloc_stats, 0},
+    [COMMAND_MEMORY_HELP] = {NULL, cmd_memory_reply_help, 0},
     [COMMAND_MODULE_LIST] = {NULL, cmd_server_reply_module_list, 0},
     [COMMAND_SHUTDOWN] = {cmd_server_plan_shutdown, cmd_server_reply_shutdown, 0},
     [COMMAND_DEBUG_SLEEP] = {cmd_server_plan_debug_sleep, cmd_server_reply_debug_sleep, 0},

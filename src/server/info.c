@@ -135,27 +135,27 @@ static uint64_t used_bytes(const struct totals *totals)
            COUNTED(totals, events_bytes);
 }
 
-uint64_t info_used_bytes(struct conn *conn, const struct gather *gather)
+static struct info_memory memory_of(const struct conn *conn, const struct totals *totals)
+{
+    uint64_t sampled = metric_get(&conn->reactor->server->reactors[0]->metrics.used_peak_bytes);
+    struct info_memory memory = {.used_bytes = used_bytes(totals),
+                                 .resident_bytes = info_resident_bytes(),
+                                 .live_bytes = totals->facts.payload_bytes,
+                                 .taken_bytes = totals->facts.payload_taken_bytes,
+                                 .metadata_bytes = totals->facts.metadata_bytes,
+                                 .buffer_bytes = buffer_bytes(totals)};
+    memory.peak_bytes = sampled > memory.used_bytes ? sampled : memory.used_bytes;
+    for (size_t i = 0; i < INFO_DATABASES_MAX; i++) {
+        memory.keys[i] = totals->facts.databases[i].keys;
+    }
+    return memory;
+}
+
+void info_memory(struct conn *conn, const struct gather *gather, struct info_memory *memory_p)
 {
     struct totals totals;
     add_up(conn, gather, &totals);
-    return used_bytes(&totals);
-}
-
-static uint64_t resident_bytes(void)
-{
-    unsigned long long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file != NULL) {
-        char line[128] = "";
-        char *end = NULL;
-        if (fgets(line, sizeof(line), file) != NULL) {
-            (void)strtoull(line, &end, 10);
-            pages = strtoull(end, NULL, 10);
-        }
-        (void)fclose(file);
-    }
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    *memory_p = memory_of(conn, &totals);
 }
 
 /* ---- text ---- */
@@ -247,28 +247,24 @@ static void section_memory_ratios(struct info_writer *writer, uint64_t used, uin
 
 static void section_memory(struct info_writer *writer)
 {
-    const struct totals *totals = writer->totals;
-    const struct server *server = writer->conn->reactor->server;
-    uint64_t live = totals->facts.payload_bytes;
-    uint64_t used = used_bytes(totals);
-    uint64_t resident = resident_bytes();
-    uint64_t sampled = metric_get(&server->reactors[0]->metrics.used_peak_bytes);
-    uint64_t peak = sampled > used ? sampled : used;
+    struct info_memory memory = memory_of(writer->conn, writer->totals);
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    info_number(writer, "used_memory", used);
-    info_human(writer, "used_memory_human", used);
-    info_number(writer, "used_memory_rss", resident);
-    info_human(writer, "used_memory_rss_human", resident);
-    info_number(writer, "used_memory_peak", peak);
-    info_human(writer, "used_memory_peak_human", peak);
-    info_line(writer, "used_memory_peak_perc:%.2f%%", ratio(used, peak) * 100);
-    info_number(writer, "used_memory_overhead", used - live);
+    info_number(writer, "used_memory", memory.used_bytes);
+    info_human(writer, "used_memory_human", memory.used_bytes);
+    info_number(writer, "used_memory_rss", memory.resident_bytes);
+    info_human(writer, "used_memory_rss_human", memory.resident_bytes);
+    info_number(writer, "used_memory_peak", memory.peak_bytes);
+    info_human(writer, "used_memory_peak_human", memory.peak_bytes);
+    info_line(writer, "used_memory_peak_perc:%.2f%%",
+              ratio(memory.used_bytes, memory.peak_bytes) * 100);
+    info_number(writer, "used_memory_overhead", memory.used_bytes - memory.live_bytes);
     info_number(writer, "used_memory_startup", 0);
-    info_number(writer, "used_memory_dataset", live);
-    info_line(writer, "used_memory_dataset_perc:%.2f%%", ratio(live, used) * 100);
-    info_number(writer, "allocator_allocated", live + totals->facts.metadata_bytes);
-    info_number(writer, "allocator_active", used);
-    info_number(writer, "allocator_resident", resident);
+    info_number(writer, "used_memory_dataset", memory.live_bytes);
+    info_line(writer, "used_memory_dataset_perc:%.2f%%",
+              ratio(memory.live_bytes, memory.used_bytes) * 100);
+    info_number(writer, "allocator_allocated", memory.live_bytes + memory.metadata_bytes);
+    info_number(writer, "allocator_active", memory.used_bytes);
+    info_number(writer, "allocator_resident", memory.resident_bytes);
     info_number(writer, "total_system_memory", total);
     info_human(writer, "total_system_memory_human", total);
     info_zeros(writer, "used_memory_lua used_memory_vm_eval");
@@ -281,7 +277,7 @@ static void section_memory(struct info_writer *writer)
     info_number(writer, "maxmemory", writer->conn->reactor->settings.maxmemory);
     info_human(writer, "maxmemory_human", writer->conn->reactor->settings.maxmemory);
     info_line(writer, "maxmemory_policy:%s", writer->conn->reactor->settings.maxmemory_policy);
-    section_memory_ratios(writer, used, resident);
+    section_memory_ratios(writer, memory.used_bytes, memory.resident_bytes);
 }
 
 static void section_memory_own(struct info_writer *writer)

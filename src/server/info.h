@@ -35,5 +35,13 @@ gather_run_fn info_run;
 bool info_text(struct conn *conn, const struct gather *gather, const struct slice *sections,
                uint32_t section_count, struct gather_answer *text);
 
-/* Memory that is in use now by payload, metadata and buffers, of all reactors. */
-uint64_t info_used_bytes(struct conn *conn, const struct gather *gather);
+/* Memory of all reactors, as INFO tells it. */
+struct info_memory {
+    uint64_t used_bytes, peak_bytes; /* payload, metadata, buffers, staging */
+    uint64_t resident_bytes;         /* of the process */
+    uint64_t live_bytes;             /* of values */
+    uint64_t taken_bytes;            /* for them, with rounding */
+    uint64_t metadata_bytes, buffer_bytes;
+    uint64_t keys[INFO_DATABASES_MAX];
+};
+void info_memory(struct conn *conn, const struct gather *gather, struct info_memory *memory_p);

@@ -4,7 +4,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LINE_BYTES_MAX 512
 
@@ -45,4 +47,20 @@ void info_zeros(struct info_writer *writer, const char *names)
         info_line(writer, "%.*s:0", (int)length, names);
         names += length + (names[length] == ' ');
     }
+}
+
+uint64_t info_resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file != NULL) {
+        char line[128] = "";
+        char *end = NULL;
+        if (fgets(line, sizeof(line), file) != NULL) {
+            (void)strtoull(line, &end, 10);
+            pages = strtoull(end, NULL, 10);
+        }
+        (void)fclose(file);
+    }
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }

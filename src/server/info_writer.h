@@ -24,3 +24,6 @@ void info_number(struct info_writer *writer, const char *name, uint64_t value);
 void info_human(struct info_writer *writer, const char *name, uint64_t value);
 /* Fields of Redis that are always 0 here, names separated by blanks: what they count does not exist. */
 void info_zeros(struct info_writer *writer, const char *names);
+
+/* Memory of the process, as the system counts it. */
+uint64_t info_resident_bytes(void);

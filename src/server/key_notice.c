@@ -27,6 +27,7 @@ static const char *const NAMES[] = {
     [NOTICE_MOVE_FROM] = "move_from",
     [NOTICE_MOVE_TO] = "move_to",
     [NOTICE_COPY_TO] = "copy_to",
+    [NOTICE_RESTORE] = "restore",
     [NOTICE_EXPIRED] = "expired",
     [NOTICE_EVICTED] = "evicted",
     [NOTICE_NEW] = "new",

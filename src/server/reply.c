@@ -248,6 +248,26 @@ static void reply_value_copied(struct conn *conn, struct layout_cursor *cursor, 
     output_commit(&conn->output, written + 2);
 }
 
+void reply_value_framed(struct conn *conn, uint32_t shard, struct value *value, struct slice head,
+                        struct slice tail)
+{
+    struct layout_cursor cursor;
+    uint64_t length_bytes = value->length_bytes;
+    if (conn->muted) {
+        pin_mail_release(conn->reactor, shard, value);
+        return;
+    }
+    REPLY_HEADER(conn,
+                 resp_encode_bulk_header(to, head.length_bytes + length_bytes + tail.length_bytes));
+    reply_part(conn, head);
+    layout_cursor_init(&cursor, conn->reactor->server->payload, &value->layout, length_bytes);
+    if (length_bytes == 0 || !output_value(&conn->output, &cursor, length_bytes, shard, value)) {
+        pin_mail_release(conn->reactor, shard, value);
+    }
+    reply_part(conn, tail);
+    reply_part(conn, CRLF);
+}
+
 void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_t offset_bytes,
                  uint64_t length_bytes)
 {

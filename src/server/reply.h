@@ -40,6 +40,10 @@ void reply_push(struct conn *conn, uint64_t count);
 void reply_bool(struct conn *conn, bool truth);
 void reply_double(struct conn *conn, double number);
 
+/* A pinned value between head and tail, all one bulk string; takes the pin over. */
+void reply_value_framed(struct conn *conn, uint32_t shard, struct value *value, struct slice head,
+                        struct slice tail);
+
 /* The part of a pinned value as a bulk string, sent from where it lies when it is long; takes the pin
  * over. */
 void reply_value(struct conn *conn, uint32_t shard, struct value *value, uint64_t offset_bytes,

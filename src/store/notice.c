@@ -35,6 +35,7 @@ enum notice_class notice_class_of(enum notice_kind kind)
     case NOTICE_MOVE_FROM:
     case NOTICE_MOVE_TO:
     case NOTICE_COPY_TO:
+    case NOTICE_RESTORE:
         return NOTICE_GENERIC;
     case NOTICE_EXPIRED:
         return NOTICE_EXPIRY;

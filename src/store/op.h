@@ -83,7 +83,8 @@ enum op_purpose {
     OP_FOR_ITSELF,
     OP_FOR_RENAME,
     OP_FOR_MOVE,
-    OP_FOR_COPY
+    OP_FOR_COPY,
+    OP_FOR_RESTORE
 };
 
 enum op_field_kind {

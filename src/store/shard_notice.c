@@ -18,6 +18,7 @@ static enum notice_kind shard_notice_removed(const struct op *op)
         return NOTICE_MOVE_FROM;
     case OP_FOR_ITSELF:
     case OP_FOR_COPY:
+    case OP_FOR_RESTORE:
         return NOTICE_DEL;
     }
     unreachable();
@@ -32,6 +33,8 @@ static enum notice_kind shard_notice_put_kind(const struct op *op)
         return NOTICE_MOVE_TO;
     case OP_FOR_COPY:
         return NOTICE_COPY_TO;
+    case OP_FOR_RESTORE:
+        return NOTICE_RESTORE;
     case OP_FOR_ITSELF:
         return NOTICE_SET;
     }

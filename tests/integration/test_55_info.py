@@ -76,7 +76,10 @@ def redis_text():
 
 
 def section_of(text, title):
-    return next((part for part in text.split("\r\n\r\n") if part.startswith(f"# {title}\r\n")), "")
+    return next(
+        (part for part in text.split("\r\n\r\n") if part.startswith(f"# {title}\r\n")),
+        "",
+    )
 
 
 @pytest.mark.parametrize("title", SECTIONS)
@@ -151,7 +154,8 @@ def test_loglevel_takes_effect_when_the_reply_is_muted(start):
     server = start(reactors=1)
     with server.connect() as connection:
         connection.socket.sendall(
-            resp.encode("CLIENT", "REPLY", "SKIP") + resp.encode("CONFIG", "SET", "loglevel", "error")
+            resp.encode("CLIENT", "REPLY", "SKIP")
+            + resp.encode("CONFIG", "SET", "loglevel", "error")
         )
         assert connection("PING") == "PONG"
         connection.socket.sendall(resp.encode("SHUTDOWN", "NOSAVE"))
@@ -202,17 +206,20 @@ def test_the_largest_buffers_are_told(start):
             half.send(b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$300000\r\n" + b"x" * 200000)
             slow.send(b"GET k\r\n")
             kvserver.wait_until(
-                lambda: number(server, "client_recent_max_input_buffer") >= 200000, "the input"
+                lambda: number(server, "client_recent_max_input_buffer") >= 200000,
+                "the input",
             )
             kvserver.wait_until(
                 lambda: MIB < number(server, "client_recent_max_output_buffer") <= 8 * MIB + 20,
                 "the output",
             )
         kvserver.wait_until(
-            lambda: number(server, "client_recent_max_output_buffer") < 100000, "the output to go"
+            lambda: number(server, "client_recent_max_output_buffer") < 100000,
+            "the output to go",
         )
         kvserver.wait_until(
-            lambda: number(server, "client_recent_max_input_buffer") < 100000, "the input to go"
+            lambda: number(server, "client_recent_max_input_buffer") < 100000,
+            "the input to go",
         )
 
 
@@ -225,7 +232,8 @@ def test_who_waits_for_memory_is_blocked(start):
         # Fast enough at first not to be taken for one that has stopped.
         first.send(header % (b"a", length) + b"x" * (20 * MIB))
         kvserver.wait_until(
-            lambda: number(server, "uploads_under_way_bytes") == length, "the first upload"
+            lambda: number(server, "uploads_under_way_bytes") == length,
+            "the first upload",
         )
         second.send(header % (b"b", length))
         kvserver.wait_until(lambda: number(server, "blocked_clients") == 1, "the second to wait")
@@ -281,3 +289,29 @@ def test_subcommands_have_their_times(start):
             b"client|id",
             b"config|get",
         ]
+
+
+def test_memory_stats_has_redis_fields_in_redis_order(shared):
+    """Its numbers are those of INFO."""
+    with shared.connect() as client:
+        client("FLUSHALL")
+        client.pipeline([("SET", f"k{i}", b"x" * 10000) for i in range(100)])
+        reply = client("MEMORY", "STATS")
+        stats = dict(zip(reply[::2], reply[1::2]))
+        info = fields_of(text_of(client, "MEMORY"))
+        names = [name for name in reply[::2] if not name.startswith(b"db.")]
+        theirs = """peak.allocated total.allocated startup.allocated replication.backlog
+            clients.slaves clients.normal cluster.links aof.buffer lua.caches functions.caches
+            overhead.total keys.count keys.bytes-per-key dataset.bytes dataset.percentage
+            peak.percentage allocator.allocated allocator.active allocator.resident
+            allocator-fragmentation.ratio allocator-fragmentation.bytes allocator-rss.ratio
+            allocator-rss.bytes rss-overhead.ratio rss-overhead.bytes fragmentation
+            fragmentation.bytes"""
+        assert [name.decode() for name in names[:27]] == theirs.split()
+        assert stats[b"keys.count"] == 100
+        assert stats[b"dataset.bytes"] == int(info["used_memory_dataset"]) == 1000000
+        assert abs(stats[b"total.allocated"] - int(info["used_memory"])) < MIB
+        assert stats[b"db.0"][0] == b"overhead.hashtable.main"
+        assert client("MEMORY", "PURGE") == "OK"
+        text = client("MEMORY", "MALLOC-STATS").decode()
+        assert "they use 1000000\n" in text

@@ -29,7 +29,10 @@ class Redis:
             self.port = probe.getsockname()[1]
         command = [REDIS, "--port", str(self.port), "--save", "", "--dir", self.folder]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         kvserver.wait_until(self._ready, "redis-server to start", 20.0)
 
@@ -118,7 +121,22 @@ class Commands:
 
     def number(self):
         return self.random.choice(
-            [0, 1, -1, 2, 5, -3, 7, 100, 1 << 40, -(1 << 63), (1 << 63) - 1, "x", "1.5", ""]
+            [
+                0,
+                1,
+                -1,
+                2,
+                5,
+                -3,
+                7,
+                100,
+                1 << 40,
+                -(1 << 63),
+                (1 << 63) - 1,
+                "x",
+                "1.5",
+                "",
+            ]
         )
 
     def small(self):
@@ -148,7 +166,9 @@ class Commands:
         offset = self.random.choice([0, 1, 3, 8, 100, "#0", "#1", "#7", 7, "-1", "x"])
         number = self.number()
         if number == -(1 << 63):
-            number += 1 << 16  # Redis's own check of the range overflows there, and saturates upwards
+            number += (
+                1 << 16
+            )  # Redis's own check of the range overflows there, and saturates upwards
         return [kind, width, offset] + ([] if kind == "GET" else [number])
 
     def letters(self):
@@ -182,18 +202,50 @@ class Commands:
                 lambda: ["STRLEN", key()],
                 lambda: ["SET", choose(["l1", "l2"]), self.letters()],
                 lambda: ["LCS", "l1", "l2", *self.word("LEN", "IDX", "x")],
-                lambda: ["LCS", "l1", "l2", "IDX", *self.word("WITHMATCHLEN"), "MINMATCHLEN", 2],
-                lambda: [choose(["GETRANGE", "SUBSTR"]), key(), self.small(), self.small()],
-                lambda: ["SETRANGE", key(), choose([0, 3, 70, 5000, -1, "x", 1 << 50]), value()],
+                lambda: [
+                    "LCS",
+                    "l1",
+                    "l2",
+                    "IDX",
+                    *self.word("WITHMATCHLEN"),
+                    "MINMATCHLEN",
+                    2,
+                ],
+                lambda: [
+                    choose(["GETRANGE", "SUBSTR"]),
+                    key(),
+                    self.small(),
+                    self.small(),
+                ],
+                lambda: [
+                    "SETRANGE",
+                    key(),
+                    choose([0, 3, 70, 5000, -1, "x", 1 << 50]),
+                    value(),
+                ],
                 lambda: ["APPEND", key(), value()],
                 lambda: [choose(["INCR", "DECR"]), key()],
                 lambda: [choose(["INCRBY", "DECRBY"]), key(), self.number()],
-                lambda: ["INCRBYFLOAT", key(), choose([1, "1.5", -3, "1e2", "x", "inf", ""])],
-                lambda: ["SETBIT", key(), choose([0, 7, 9, 700, -1, "x", 1 << 33]), self.small()],
+                lambda: [
+                    "INCRBYFLOAT",
+                    key(),
+                    choose([1, "1.5", -3, "1e2", "x", "inf", ""]),
+                ],
+                lambda: [
+                    "SETBIT",
+                    key(),
+                    choose([0, 7, 9, 700, -1, "x", 1 << 33]),
+                    self.small(),
+                ],
                 lambda: ["SETBIT", key(), choose([0, 7, 9, 700]), choose([0, 1])],
                 lambda: ["GETBIT", key(), choose([0, 7, 9, 700, -1, "x", 1 << 40])],
                 lambda: ["BITCOUNT", key(), *self.bit_range()],
-                lambda: ["BITPOS", key(), choose([0, 1, 1, 0, 2, "x"]), *self.bit_range()],
+                lambda: [
+                    "BITPOS",
+                    key(),
+                    choose([0, 1, 1, 0, 2, "x"]),
+                    *self.bit_range(),
+                ],
                 lambda: ["BITOP", self.operation(), key(), *self.some_keys()],
                 lambda: ["BITFIELD", key(), *joined(self.field() for _ in range(3))],
                 lambda: ["BITFIELD_RO", key(), *self.field()],
@@ -203,9 +255,15 @@ class Commands:
                 lambda: ["COPY", key(), key(), "DB", choose([0, 1, 99, "x"])],
                 lambda: ["MOVE", key(), choose([0, 1, 99, -1, "x"])],
                 lambda: ["SELECT", choose([0, 0, 1])],
-                lambda: [choose(["DEL", "UNLINK", "EXISTS", "TOUCH"]), *self.some_keys()],
+                lambda: [
+                    choose(["DEL", "UNLINK", "EXISTS", "TOUCH"]),
+                    *self.some_keys(),
+                ],
                 lambda: ["TYPE", key()],
-                lambda: [choose(["TTL", "EXPIRETIME", "PEXPIRETIME", "PERSIST"]), key()],
+                lambda: [
+                    choose(["TTL", "EXPIRETIME", "PEXPIRETIME", "PERSIST"]),
+                    key(),
+                ],
                 lambda: [
                     choose(["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"]),
                     key(),
@@ -271,6 +329,30 @@ CHOSEN = [
     ["REPLICAOF", "NO", "ONE"],
     ["ROLE"],
     ["TYPE", "absent"],
+    ["DUMP", "absent"],
+    ["RESTORE", "k", "0", "x"],
+    ["RESTORE", "k", "0", "0123456789abcdef"],
+    ["RESTORE", "k", "0"],
+    ["RESTORE", "k", "x", "0123456789abcdef"],
+    ["RESTORE", "k", "-1", "0123456789abcdef"],
+    ["RESTORE", "k", "0", "0123456789abcdef", "ODD"],
+    ["RESTORE", "k", "0", "0123456789abcdef", "FREQ", "256"],
+    ["RESTORE", "k", "0", "0123456789abcdef", "FREQ", "1", "IDLETIME", "1"],
+    ["RESTORE", "k", "0", "0123456789abcdef", "IDLETIME", "-1"],
+    ["RESTORE", "k", "0", "0123456789abcdef", "IDLETIME"],
+    ["SWAPDB", "0", "0"],
+    ["SWAPDB", "0", "16"],
+    ["SWAPDB", "-1", "0"],
+    ["SWAPDB", "x", "0"],
+    ["SWAPDB", "0", "x"],
+    ["COMMAND", "GETKEYSANDFLAGS", "nosuch", "x"],
+    ["COMMAND", "GETKEYSANDFLAGS", "set", "k"],
+    ["COMMAND", "GETKEYSANDFLAGS", "ping", "k"],
+    ["OBJECT", "FREQ", "absent"],
+    ["SET", "there", "x"],
+    ["MEMORY", "PURGE"],
+    ["MEMORY", "PURGE", "x"],
+    ["MEMORY", "USAGE", "absent"],
     ["RENAME", "absent", "absent"],
     ["nosuchcommand", "a", "b"],
 ]
@@ -281,6 +363,43 @@ def test_chosen_commands_get_the_same_replies(redis, kvasir, protocol):
     connections = both(redis, kvasir, protocol)
     for command in CHOSEN:
         compare(connections, command)
+    for connection in connections:
+        connection.close()
+
+
+WITH_KEYS = [
+    "SET k v",
+    "SET k v GET EX 5",
+    "MSET k v l w",
+    "GETDEL k",
+    "COPY k l",
+    "RENAME k l",
+    "RENAMENX k l",
+    "BITOP AND k l m",
+    "BITFIELD k GET u8 0",
+    "BITFIELD k SET u8 0 1",
+    "DEL k l",
+    "APPEND k v",
+    "GET k",
+    "EXISTS k l",
+    "EXPIRE k 1",
+    "OBJECT FREQ k",
+    "RESTORE k 0 x",
+    "WATCH k l",
+]
+
+
+def test_what_commands_do_to_keys_is_told_alike(redis, kvasir):
+    connections = both(redis, kvasir, 2)
+    for line in WITH_KEYS:
+        compare(connections, ["COMMAND", "GETKEYSANDFLAGS", *line.split()])
+        compare(connections, ["COMMAND", "GETKEYS", *line.split()])
+    names = [entry[0] for entry in connections[1]("COMMAND")]
+    theirs, ours = (connection("COMMAND", "INFO", *names) for connection in connections)
+    for name, their, our in zip(names, theirs, ours):
+        if their is not None and our[3] > 0:  # shard channels are none of our keys
+            specs = [spec[2:] if spec[0] == b"notes" else spec for spec in their[8]]
+            assert our[8] == specs, name
     for connection in connections:
         connection.close()
 
@@ -319,7 +438,16 @@ def notices(listener):
 
 # SETBIT and BITFIELD tell here also of bits that were so already; RENAME and COPY over a key that is
 # there delete it first in Redis, which then is new.
-NOT_TOLD_ALIKE = {"SETBIT", "BITFIELD", "RENAME", "RENAMENX", "COPY", "MOVE", "LCS", "OBJECT"}
+NOT_TOLD_ALIKE = {
+    "SETBIT",
+    "BITFIELD",
+    "RENAME",
+    "RENAMENX",
+    "COPY",
+    "MOVE",
+    "LCS",
+    "OBJECT",
+}
 
 
 @pytest.mark.reactors
@@ -349,6 +477,21 @@ def test_keyspace_notifications_are_the_same(redis, kvasir):
         assert heard[0][key] == heard[1][key], key
     for connection in connections + listeners:
         connection.close()
+
+
+def crc64(data):
+    sum_ = 0
+    for byte in data:
+        sum_ ^= byte
+        for _ in range(8):
+            sum_ = sum_ >> 1 ^ (0x95AC9329AC4BC9B5 if sum_ & 1 else 0)
+    return sum_
+
+
+def sealed(body):
+    """A dump of these bytes with the version and the checksum that belong to them."""
+    data = body + b"\n\0"
+    return data + crc64(data).to_bytes(8, "little")
 
 
 TOLD = [
@@ -385,6 +528,7 @@ TOLD = [
     (["UNLINK", "j"], ["del"]),
     (["SET", "a", "x" * 100000], ["set"]),
     (["SET", "a", "y", "NX"], []),
+    (["RESTORE", "z", "100000", sealed(b"\0\x01a")], ["restore"]),
     (["FLUSHALL"], []),
     (["DEL", "a"], []),
 ]
@@ -411,6 +555,123 @@ def test_every_write_is_told_by_redis_name(redis, kvasir):
     for connection in connections:
         connection("CONFIG", "SET", "notify-keyspace-events", "")
         connection.close()
+
+
+DUMPED = [
+    b"",
+    b"a",
+    b"0",
+    b"-7",
+    b"127",
+    b"-32768",
+    b"2147483647",
+    b"-2147483648",
+    b"2147483648",
+    b"007",
+    b"x" * 63,
+    b"x" * 64,
+    b"abcabcabc" * 50,
+    b"x" * 16383,
+    bytes(range(256)) * 64,
+    b"ab" * 100000,
+    random.Random(7).randbytes(300000),
+    random.Random(8).randbytes(70000) * 5 + b"\0" * 2000000,
+]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_dumps_go_both_ways(redis, kvasir, protocol):
+    connections = both(redis, kvasir, protocol)
+    for value in DUMPED:
+        for giver, taker in (connections, connections[::-1]):
+            giver("SET", "from", value)
+            dump = giver("DUMP", "from")
+            for connection in connections:
+                connection("DEL", "to")
+                assert connection("RESTORE", "to", 0, dump) == "OK"
+                assert connection("GET", "to") == value
+                error = connection.error("RESTORE", "to", 0, dump)
+                assert error == "BUSYKEY Target key name already exists."
+            assert taker("RESTORE", "to", 100000, dump, "REPLACE", "IDLETIME", 5) == "OK"
+            assert 90000 < taker("PTTL", "to") <= 100000
+    for connection in connections:
+        connection("SET", "from", "value")
+        dump = connection("DUMP", "from")
+        assert connection("RESTORE", "to", 1, dump, "REPLACE", "ABSTTL") == "OK"
+        assert connection("GET", "to") is None
+        commands = [
+            ("MULTI",),
+            ("DUMP", "from"),
+            ("RESTORE", "to", 0, dump),
+            ("GET", "to"),
+        ]
+        assert connection.pipeline([*commands, ("EXEC",)])[4] == [dump, "OK", b"value"]
+        connection.close()
+
+
+def test_damaged_dumps_are_refused_alike(redis, kvasir):
+    connections = both(redis, kvasir, 2)
+    chance = random.Random(int(os.environ.get("KVASIR_SEED", str(time.time_ns()))))
+    connections[0]("SET", "from", b"abc" * 100)
+    dump = connections[0]("DUMP", "from")
+    for _ in range(200):
+        damaged = bytearray(dump)
+        damaged[chance.randrange(len(dump))] ^= 1 << chance.randrange(8)
+        reply = compare(connections, ["RESTORE", "to", "0", bytes(damaged)])
+        assert reply == ("error", "ERR DUMP payload version or checksum are wrong")
+        compare(
+            connections,
+            ["RESTORE", "to", "0", bytes(dump[: chance.randrange(len(dump))])],
+        )
+    for connection in connections:
+        assert connection("EXISTS", "to") == 0
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0",
+        b"\x01\x00",  # a list
+        b"\0\x05abcd",  # shorter than it says
+        b"\0\x03abcd",  # longer
+        b"\0\x40",
+        b"\0\x80\xff\xff",
+        b"\0\x81" + b"\xff" * 8,
+        b"\0\x82\0\0\0\0",
+        b"\0\xc1\0",
+        b"\0\xc4\0",
+        b"\0\xc3\x02\x05\x20\x00",  # copies what is before the beginning
+        b"\0\xc3\x02\x02\x00a",  # gives less than it says
+        b"\0\xc3\x03\x01\x01ab",  # gives more
+        b"\0\xc3\x01\x05\x1f",  # literals that are not there
+        b"\0\xc3\x01\x81" + b"\x7f" + b"\xff" * 7 + b"a",
+    ],
+)
+def test_what_is_no_string_is_refused(kvasir, body):
+    with kvasir.connect() as connection:
+        error = connection.error("RESTORE", "n", 0, sealed(body))
+        assert error.startswith("ERR Bad data format") or "memory" in error
+        assert connection("EXISTS", "n") == 0
+        newer = b"\0\x01a\x0b\0"
+        error = connection.error("RESTORE", "n", 0, newer + crc64(newer).to_bytes(8, "little"))
+        assert error == "ERR DUMP payload version or checksum are wrong"
+
+
+def test_a_long_dump_lets_others_through(kvasir):
+    """The sum over 64 MiB is made in many turns, and the bytes are right."""
+    value = random.Random(1).randbytes(1 << 20) * (8 if kvserver.SANITIZE else 64)
+    with kvasir.connect() as connection, kvasir.connect() as other:
+        connection("SET", "long", value)
+        connection.send(resp.encode("DUMP", "long"))
+        while other("PING") == "PONG" and not connection.buffer:
+            connection._fill()
+        dump = connection.read()
+        assert dump[2 + 4 : -10] == value
+        assert connection("RESTORE", "again", 0, dump) == "OK"
+        assert connection("GETRANGE", "again", len(value) - 5, -1) == value[-5:]
+        connection("DEL", "long", "again")
 
 
 @pytest.mark.reactors

@@ -1,0 +1,190 @@
+#include "server/cmd_memory.h"
+
+#include "server/gather.h"
+#include "server/info.h"
+#include "server/reply.h"
+#include "store/value.h"
+
+#include <malloc.h>
+#include <stdio.h>
+
+/* Pairs of the reply to MEMORY STATS: Redis's but for those of databases, and ours. */
+#define REDIS_PAIRS 27U
+#define OWN_PAIRS   5U
+
+static void pair(struct conn *conn, const char *name, uint64_t number)
+{
+    reply_text(conn, name);
+    reply_integer(conn, (int64_t)number);
+}
+
+static void pair_double(struct conn *conn, const char *name, double number)
+{
+    reply_text(conn, name);
+    reply_double(conn, number);
+}
+
+static double ratio(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0.0;
+}
+
+static void stats_zeros(struct conn *conn)
+{
+    static const char *const names[] = {"startup.allocated", "replication.backlog",
+                                        "clients.slaves"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        pair(conn, names[i], 0);
+    }
+}
+
+/* What a database's keys take but for their own bytes; when they expire stands in the same place. */
+static void stats_databases(struct conn *conn, const struct info_memory *memory)
+{
+    for (unsigned i = 0; i < INFO_DATABASES_MAX; i++) {
+        char name[16];
+        if (memory->keys[i] == 0) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "db.%u", i);
+        reply_text(conn, name);
+        reply_map(conn, 3);
+        pair(conn, "overhead.hashtable.main", memory->keys[i] * value_bytes(0));
+        pair(conn, "overhead.hashtable.expires", 0);
+        pair(conn, "overhead.hashtable.slot-to-keys", 0);
+    }
+}
+
+static void stats_dataset(struct conn *conn, const struct info_memory *memory, uint64_t key_count)
+{
+    pair(conn, "overhead.total", memory->used_bytes - memory->live_bytes);
+    pair(conn, "keys.count", key_count);
+    pair(conn, "keys.bytes-per-key", key_count > 0 ? memory->used_bytes / key_count : 0);
+    pair(conn, "dataset.bytes", memory->live_bytes);
+    pair_double(conn, "dataset.percentage", 100 * ratio(memory->live_bytes, memory->used_bytes));
+    pair_double(conn, "peak.percentage", 100 * ratio(memory->used_bytes, memory->peak_bytes));
+}
+
+/* As INFO names them: see section_memory_ratios there. */
+static void stats_allocator(struct conn *conn, const struct info_memory *memory)
+{
+    uint64_t allocated = memory->live_bytes + memory->metadata_bytes;
+    int64_t over = (int64_t)memory->resident_bytes - (int64_t)memory->used_bytes;
+    pair(conn, "allocator.allocated", allocated);
+    pair(conn, "allocator.active", memory->used_bytes);
+    pair(conn, "allocator.resident", memory->resident_bytes);
+    pair_double(conn, "allocator-fragmentation.ratio", ratio(memory->used_bytes, allocated));
+    pair(conn, "allocator-fragmentation.bytes", memory->used_bytes - allocated);
+    pair_double(conn, "allocator-rss.ratio", ratio(memory->resident_bytes, memory->used_bytes));
+    pair(conn, "allocator-rss.bytes", (uint64_t)over);
+    pair_double(conn, "rss-overhead.ratio", 1.0);
+    pair(conn, "rss-overhead.bytes", 0);
+    pair_double(conn, "fragmentation", ratio(memory->resident_bytes, memory->used_bytes));
+    pair(conn, "fragmentation.bytes", (uint64_t)over);
+}
+
+static void stats_own(struct conn *conn, const struct info_memory *memory)
+{
+    const struct server *server = conn->reactor->server;
+    pair(conn, "payload.region",
+         (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
+    pair(conn, "payload.taken", memory->taken_bytes);
+    pair(conn, "payload.pages", pages_present_count(server->payload));
+    pair(conn, "payload.pages.free", pages_free_count(server->payload));
+    pair(conn, "metadata.region",
+         (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
+}
+
+void cmd_memory_reply_stats(struct conn *conn, struct request *request)
+{
+    struct info_memory memory;
+    uint64_t key_count = 0;
+    uint64_t database_count = 0;
+    info_memory(conn, request->gather, &memory);
+    gather_destroy(&request->gather);
+    for (unsigned i = 0; i < INFO_DATABASES_MAX; i++) {
+        key_count += memory.keys[i];
+        database_count += memory.keys[i] > 0;
+    }
+    reply_map(conn, REDIS_PAIRS + database_count + OWN_PAIRS);
+    pair(conn, "peak.allocated", memory.peak_bytes);
+    pair(conn, "total.allocated", memory.used_bytes);
+    stats_zeros(conn);
+    pair(conn, "clients.normal", memory.buffer_bytes);
+    pair(conn, "cluster.links", 0);
+    pair(conn, "aof.buffer", 0);
+    pair(conn, "lua.caches", 0);
+    pair(conn, "functions.caches", 0);
+    stats_databases(conn, &memory);
+    stats_dataset(conn, &memory, key_count);
+    stats_allocator(conn, &memory);
+    stats_own(conn, &memory);
+}
+
+void cmd_memory_reply_doctor(struct conn *conn, struct request *request)
+{
+    const struct server *server = conn->reactor->server;
+    char text[256];
+    uint32_t total = pages_present_count(server->payload);
+    uint32_t free_pages = pages_free_count(server->payload);
+    (void)request;
+    (void)snprintf(text, sizeof(text), "Payload memory: %u of %u pages free. %s", free_pages, total,
+                   free_pages > 0 ? "No trouble seen."
+                                  : "The store is full: values are evicted (maxmemory-policy) or "
+                                    "refused; raise maxmemory if hits suffer.");
+    reply_verbatim(conn, slice_of_text(text));
+}
+
+void cmd_memory_reply_malloc_stats(struct conn *conn, struct request *request)
+{
+    const struct server *server = conn->reactor->server;
+    struct info_memory memory;
+    char text[512];
+    info_memory(conn, request->gather, &memory);
+    gather_destroy(&request->gather);
+    (void)snprintf(text, sizeof(text),
+                   "payload: %u pages of %u bytes, %u free; values take %llu bytes, of which they "
+                   "use %llu\n"
+                   "metadata: %u pages of %u bytes, %u free; %llu bytes taken\n"
+                   "buffers: %llu bytes\n"
+                   "resident: %llu bytes\n",
+                   pages_present_count(server->payload), (unsigned)SERVER_PAYLOAD_PAGE_BYTES,
+                   pages_free_count(server->payload), (unsigned long long)memory.taken_bytes,
+                   (unsigned long long)memory.live_bytes, pages_present_count(server->metadata),
+                   (unsigned)SERVER_METADATA_PAGE_BYTES, pages_free_count(server->metadata),
+                   (unsigned long long)memory.metadata_bytes,
+                   (unsigned long long)memory.buffer_bytes,
+                   (unsigned long long)memory.resident_bytes);
+    reply_verbatim(conn, slice_of_text(text));
+}
+
+void cmd_memory_reply_purge(struct conn *conn, struct request *request)
+{
+    (void)request;
+    (void)malloc_trim(0);
+    reply_ok(conn);
+}
+
+void cmd_memory_reply_help(struct conn *conn, struct request *request)
+{
+    static const char *const lines[] = {
+        "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "DOCTOR",
+        "    How memory is doing, in a sentence.",
+        "MALLOC-STATS",
+        "    How memory is divided.",
+        "PURGE",
+        "    Give free memory of the heap back to the system.",
+        "STATS",
+        "    Memory in numbers.",
+        "USAGE <key> [SAMPLES <count>]",
+        "    Bytes that a key and its value take.",
+        "HELP",
+        "    This text.",
+    };
+    (void)request;
+    reply_array(conn, ARRAY_COUNT(lines));
+    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
+        reply_simple(conn, lines[i]);
+    }
+}
