@@ -121,6 +121,7 @@ struct kvasir_link {
     bool down_waiting;       /* down is in the done list */
     struct rdma_record down; /* the event LINK_DOWN */
     struct kvasir_link_address local;
+    struct kvasir_link_address remote; /* of use when connected */
 };
 TAILQ_HEAD(rdma_link_list, kvasir_link);
 

@@ -12,8 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINK_RIGHTS    (KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE)
-#define NUMBER_MAX     0xffffffU /* of a queue pair, and of a packet */
+#define LINK_RIGHTS (KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE)
+#define NUMBER_MAX  0xffffffU /* of a queue pair, and of a packet */
+/* Broken links that are all logged, and how many of the others stand behind one line. */
+#define LOGGED_ALL     16
+#define LOGGED_EACH    64
 #define CLOSED_REASON  "the link was closed"
 #define EARLIER_REASON "an earlier job of this link failed"
 
@@ -197,6 +200,7 @@ enum kvasir_status rdma_link_connect(struct kvasir_link *link,
         return say_both(link, remote, unreachable ? KVASIR_TIMEOUT : KVASIR_IO, strerror(error),
                         said);
     }
+    link->remote = *remote;
     link->state = RDMA_LINK_READY;
     return KVASIR_OK;
 }
@@ -337,9 +341,23 @@ static void finish_jobs(struct kvasir_link *link, enum kvasir_status status, con
     link->culprit = NULL;
 }
 
+/* The first of a queue, and some of those that follow: a client that breaks its links shall not fill the
+ * log. */
+static void log_broken(const struct kvasir_link *link)
+{
+    char said[KVASIR_SAID_BYTES];
+    uint64_t failed = link->queue->stats.links_failed;
+    if (failed > LOGGED_ALL && failed % LOGGED_EACH != 0) {
+        return;
+    }
+    (void)say_both(link, &link->remote, link->down.status, link->down.reason, said);
+    rdma_said_log(link->queue->domain->module, KVASIR_LOG_WARN, "%s", said);
+}
+
 void rdma_link_tear(struct kvasir_link *link)
 {
     struct kvasir_queue *queue = link->queue;
+    log_broken(link);
     TAILQ_REMOVE(&queue->broken, link, broken_entry);
     end_queue_pair(link);
     link->state = RDMA_LINK_TORN;

@@ -148,6 +148,28 @@ static void test_rdma_failure_of_the_peer_is_a_timeout(void **state)
     rig.ops->link_close(&rig.peer.link);
     assert_int_equal(rig_move(&rig, &rig.owner, KVASIR_JOB_WRITE, rig.peer.key, 0, 4096),
                      KVASIR_TIMEOUT);
+    assert_string_equal(rig.logged,
+                        "no RDMA link: other error; here device fake0, GID ::ffff:10.0.0.1 (index "
+                        "3, RoCE v2), MTU 4096; there device fake1, GID ::ffff:10.0.0.2 (index 3, "
+                        "RoCE v2), MTU 4096");
+    rig_close(&rig);
+}
+
+static void test_rdma_failure_again_and_again_does_not_fill_the_log(void **state)
+{
+    struct rig rig;
+    unsigned logged = 0;
+    (void)state;
+    assert_int_equal(rig_open(&rig, &PLAIN), KVASIR_OK);
+    for (unsigned i = 0; i < 200; i++) {
+        rig.logged[0] = '\0';
+        assert_int_equal(rig_move(&rig, &rig.owner, KVASIR_JOB_READ, 0x700, 0, 8), KVASIR_DENIED);
+        logged += rig.logged[0] != '\0' ? 1 : 0;
+        rig.ops->link_close(&rig.owner.link);
+        rig.ops->link_close(&rig.peer.link);
+        assert_int_equal(rig_link(&rig, &PLAIN, &rig.owner.link, &rig.peer.link), KVASIR_OK);
+    }
+    assert_int_equal(logged, 16 + 3);
     rig_close(&rig);
 }
 
@@ -333,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_rdma_failure_of_one_job_ends_those_behind_it_only),
         cmocka_unit_test(test_rdma_failure_is_mended_by_another_link),
         cmocka_unit_test(test_rdma_failure_of_the_peer_is_a_timeout),
+        cmocka_unit_test(test_rdma_failure_again_and_again_does_not_fill_the_log),
         cmocka_unit_test(test_rdma_failure_closing_cancels_what_is_under_way),
         cmocka_unit_test(test_rdma_failure_of_the_adapter_leaves_nothing_waiting),
         cmocka_unit_test(test_rdma_failure_to_connect_names_both_sides),
