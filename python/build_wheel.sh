@@ -15,6 +15,9 @@ SONAME=libkvasir.so.0
 STATIC="-Wl,-Bstatic -levent_core -levent_pthreads -lxxhash -lssl -lcrypto -Wl,-Bdynamic"
 SYSTEM_LIBRARIES='^(libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|librt\.so\.1|ld-linux.*)$'
 
+# What modules are for.
+MODULE_LIBRARIES='^libibverbs\.so\.1$'
+
 die()
 {
     echo "build_wheel.sh: $*" >&2
@@ -42,10 +45,21 @@ versions=()
     -Wl,-Bstatic -lxxhash -Wl,-Bdynamic -pthread -o "$stage/_lib/$SONAME"
 strip --strip-unneeded "$stage/_bin/kvasir-server" "$stage/_lib/$SONAME"
 
+# Modules lie where the library looks for them. One whose own library the machine lacks is not loaded.
+modules=()
+for module in "$build"/modules/*.so; do
+    [ -e "$module" ] || continue
+    install -D -m 755 "$module" "$stage/_lib/kvasir/modules/${module##*/}"
+    strip --strip-unneeded "$stage/_lib/kvasir/modules/${module##*/}"
+    modules+=("$stage/_lib/kvasir/modules/${module##*/}")
+done
+
 glibc=2.17
-for file in "$stage/_bin/kvasir-server" "$stage/_lib/$SONAME"; do
+for file in "$stage/_bin/kvasir-server" "$stage/_lib/$SONAME" "${modules[@]}"; do
     needed=$(objdump -p "$file" | awk '$1 == "NEEDED" {print $2}')
-    foreign=$(grep -Ev "$SYSTEM_LIBRARIES" <<<"$needed" || true)
+    allowed=$SYSTEM_LIBRARIES
+    [[ $file != */modules/* ]] || allowed="$SYSTEM_LIBRARIES|$MODULE_LIBRARIES"
+    foreign=$(grep -Ev "$allowed" <<<"$needed" || true)
     [ -z "$foreign" ] || die "$file would need $foreign on the user's machine"
     newest=$(objdump -T "$file" | grep -oE 'GLIBC_[0-9]+\.[0-9]+' | cut -d_ -f2 | sort -uV | tail -n 1)
     glibc=$(printf '%s\n' "$glibc" "$newest" | sort -V | tail -n 1)

@@ -63,6 +63,9 @@ def test_wheel_holds_what_it_says(wheel: Path) -> None:
         assert archive.getinfo("kvasir/_bin/kvasir-server").external_attr >> 16 & 0o111 == 0o111
     assert {"kvasir/_lib/libkvasir.so.0", "kvasir/py.typed", "kvasir/client.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
+    built = {path.name for path in Path(os.environ["KVASIR_BUILD"], "modules").glob("*.so")}
+    modules = {name for name in names if "/modules/" in name}
+    assert modules == {f"kvasir/_lib/kvasir/modules/{name}" for name in built}
 
 
 def test_wheel_is_the_same_when_built_again(wheel: Path, tmp_path: Path) -> None:
