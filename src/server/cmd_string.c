@@ -342,33 +342,90 @@ void cmd_string_reply_getrange(struct conn *conn, struct request *request)
 
 /* ---- MSET ---- */
 
-void cmd_string_plan_mset(struct conn *conn, struct request *request)
+/* The shards of all keys, as bits. */
+static uint64_t shards_of(const struct reactor *reactor, const struct request *request)
 {
-    uint32_t i = request->next_arg != 0 ? request->next_arg : 1;
-    if (request->arg_count % 2 == 0) {
-        request_refuse(request, "ERR wrong number of arguments for 'mset' command");
-        return;
+    uint64_t shards = 0;
+    for (uint32_t i = 1; i < request->arg_count; i += 2) {
+        shards |= UINT64_C(1) << reactor_of_key(reactor, request->args[i]);
     }
+    return shards;
+}
+
+/* As many pairs as there is room for. */
+static void add_pairs(struct conn *conn, struct request *request)
+{
+    uint32_t i = request->next_arg;
     for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i += 2) {
         struct op *op = batch_add_op(conn->batch, request, OP_SET, request->args[i]);
         op->payload = request->args[i + 1];
         op->put.length_bytes = op->payload.length_bytes;
     }
-    request->more = i < request->arg_count;
     request->next_arg = i;
 }
 
-void cmd_string_reply_mset(struct conn *conn, struct request *request)
+/* The op that failed, or NULL. */
+static const struct op *failed_op(struct conn *conn, const struct request *request)
 {
     for (uint32_t i = 0; i < request->op_count; i++) {
         const struct op *op = batch_op(conn->batch, request, i);
         if (op->status != KVASIR_OK) {
-            reply_failure(conn, request->command, op);
-            request->more = false;
-            return;
+            return op;
         }
     }
-    if (!request->more) {
+    return NULL;
+}
+
+/* All pairs, while nobody else gets at the shards. What is left in the batch is the last of them, or those
+ * among which one failed. */
+static void store_held(struct conn *conn, struct request *request, uint64_t shards)
+{
+    struct reactor *reactor = conn->reactor;
+    reactor_hold_shards(reactor, shards);
+    for (;;) {
+        add_pairs(conn, request);
+        batch_execute_held(reactor, conn->batch);
+        if (request->next_arg == request->arg_count || failed_op(conn, request) != NULL) {
+            break;
+        }
+        batch_begin_round(conn->batch);
+        request->op_count = 0;
+    }
+    reactor_free_shards(reactor);
+    batch_begin_again(conn->batch); /* there is nothing left to dispatch */
+}
+
+void cmd_string_plan_mset(struct conn *conn, struct request *request)
+{
+    struct reactor *reactor = conn->reactor;
+    uint64_t shards = UINT64_C(1) << reactor->index;
+    if (request->arg_count % 2 == 0) {
+        request_refuse(request, "ERR wrong number of arguments for 'mset' command");
+        return;
+    }
+    if (reactor->server->reactor_count > 1) {
+        shards = shards_of(reactor, request);
+    }
+    request->next_arg = request->next_arg != 0 ? request->next_arg : 1;
+    if (reactor->held_shards != 0 ||
+        ((shards & (shards - 1)) == 0 && request->arg_count / 2 <= BATCH_OPS_MAX)) {
+        /* One step as it is; of a transaction a part of one. */
+        add_pairs(conn, request);
+        request->more = request->next_arg < request->arg_count;
+    } else if (conn->batch->op_count > 0) {
+        request->more = true; /* what stands before it is done first */
+    } else {
+        store_held(conn, request, shards);
+    }
+}
+
+void cmd_string_reply_mset(struct conn *conn, struct request *request)
+{
+    const struct op *failed = failed_op(conn, request);
+    if (failed != NULL) {
+        reply_failure(conn, request->command, failed);
+        request->more = false;
+    } else if (!request->more) {
         reply_ok(conn);
     }
 }

@@ -701,3 +701,47 @@ def test_msetnx_beside_single_sets_keeps_all_or_nothing(kvasir):
             values = first("MGET", *keys)
             others = values[:turn] + values[turn + 1 :]
             assert others == ([b"all"] if done else [None]) * len(others)
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("count", [2, 20, 600])
+def test_mset_is_one_step(kvasir, count):
+    """Two connections write all keys again and again; who reads them in one step sees one's."""
+    keys = [f"s{i}" for i in range(count)]
+    turns = 40 // (4 if kvserver.SANITIZE else 1)
+    writers = [kvasir.connect() for _ in range(2)]
+    with kvasir.connect() as reader:
+        reader("MSET", *joined([key, "first"] for key in keys))
+        for number, writer in enumerate(writers):
+            writer.send(
+                b"".join(
+                    resp.encode("MSET", *joined([key, f"{number}-{turn}"] for key in keys))
+                    for turn in range(turns)
+                )
+            )
+        seen = set()
+        for _ in range(turns):
+            values = reader.pipeline([("MULTI",), ("MGET", *keys), ("EXEC",)])[2][0]
+            assert len(set(values)) == 1, values
+            seen.add(values[0])
+        for writer in writers:
+            assert [writer.read() for _ in range(turns)] == ["OK"] * turns
+            writer.close()
+        assert reader("MGET", *keys)[0].endswith(b"-%d" % (turns - 1))
+
+
+def test_mset_keeps_its_place_in_a_pipeline(kvasir):
+    keys = [f"p{i}" for i in range(30)]
+    with kvasir.connect() as connection:
+        for turn in range(20):
+            commands = [("SET", keys[turn], "before"), ("GET", keys[turn])]
+            commands.append(("MSET", *joined([key, f"v{turn}"] for key in keys)))
+            commands += [("GET", keys[turn]), ("APPEND", keys[turn], "x"), ("STRLEN", keys[turn])]
+            value = b"v%d" % turn
+            length = len(value) + 1
+            assert connection.pipeline(commands) == ["OK", b"before", "OK", value, length, length]
+        assert connection("MSET", "a", 1, "b", 2, "a", 3) == "OK"
+        assert connection("MGET", "a", "b") == [b"3", b"2"]
+        long = [b"%d" % i * 30000 for i in range(8)]
+        assert connection("MSET", *joined(zip(keys, long))) == "OK"
+        assert connection("MGET", *keys[:8]) == long
