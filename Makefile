@@ -222,8 +222,10 @@ $(BUILD)/modules/$(1).so: $(call module_objects,$(1))
 endef
 $(foreach name,$(MODULE_NAMES),$(eval $(call module_rule,$(name))))
 
-# The rdma module's own tests run it on a libibverbs of memory copies, in which every call can fail.
-$(BUILD)/tests/unit/test_rdma_%: $(BUILD)/test-obj/tests/unit/test_rdma_%.o \
+# The rdma module's own tests run it on a libibverbs of memory copies, in which every call can fail. Named
+# one by one: of two patterns make takes the one whose objects are there already.
+$(filter $(BUILD)/tests/unit/test_rdma_%,$(UNIT_PROGRAMS)): $(BUILD)/tests/unit/%: \
+		$(BUILD)/test-obj/tests/unit/%.o \
 		$(FAKE_SOURCES:%.c=$(BUILD)/module/%.o) $(call module_objects,rdma) $(BUILD)/test.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(FAKE_WRAPS) $^ -lcmocka -pthread -o $@
@@ -345,12 +347,15 @@ check-deep: ## Check more slowly: clang-tidy and cppcheck.
 
 # ---- running and shipping --------------------------------------------------------------------
 
-.PHONY: deps bench demo wheel venv-vllm install clean help
+.PHONY: deps bench bench-rdma demo wheel venv-vllm install clean help
 deps: ## Install the system packages that building, testing and checking need.
 	deps/install.sh
 
 bench: all ## Measure against raw copies and installed peers (BENCH_ARGS=--quick).
 	bench/run.sh $(BENCH_ARGS)
+
+bench-rdma: all ## Measure RDMA against perftest in an emulated machine (BENCH_ARGS=--quick).
+	KVASIR_BUILD=$(BUILD) bench/rdma.sh $(BENCH_ARGS)
 
 demo: ## Show it all at work: an engine stores KV blocks, a second one loads them.
 	KVASIR_BUILD=$(BUILD) utils/demo.sh

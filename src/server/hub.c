@@ -103,6 +103,18 @@ static void on_queue(void *argument, unsigned events)
     reactor->hub.ready = true; /* the next turn knows what time it is */
 }
 
+/* What the transport itself counts: how many requests and completions so many bytes took. */
+static void count_requests(struct reactor *reactor)
+{
+    struct hub *hub = &reactor->hub;
+    struct kvasir_queue_stats stats;
+    hub->fabric->ops->queue_stats(hub->queue, &stats);
+    metric_add(&reactor->metrics.rdma_work_requests, stats.work_requests - hub->work_requests);
+    metric_add(&reactor->metrics.rdma_completions, stats.completions - hub->completions);
+    hub->work_requests = stats.work_requests;
+    hub->completions = stats.completions;
+}
+
 void hub_advance(struct reactor *reactor)
 {
     struct hub *hub = &reactor->hub;
@@ -121,6 +133,9 @@ void hub_advance(struct reactor *reactor)
             } else if (events[i].kind == KVASIR_EVENT_LINK_DOWN) {
                 break_one(reactor, events[i].cookie);
             }
+        }
+        if (count > 0) {
+            count_requests(reactor);
         }
     } while (count == EVENTS_MAX);
 }

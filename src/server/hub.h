@@ -19,6 +19,8 @@ struct hub {
     struct loop_watch *watch;        /* owned; of the queue */
     struct loop_watch *domain_watch; /* owned; of the device: the first reactor's only */
     uint32_t out_count;              /* jobs under way */
+    uint64_t work_requests;          /* of the queue, counted already */
+    uint64_t completions;            /* likewise */
     bool ready;                      /* the descriptor said so */
     bool armed;
 };

@@ -394,6 +394,8 @@ static void section_stats_own(struct info_writer *writer)
     info_number(writer, "rdma_in_bytes", COUNTED(totals, rdma_in_bytes));
     info_number(writer, "rdma_out_bytes", COUNTED(totals, rdma_out_bytes));
     info_number(writer, "rdma_failed", COUNTED(totals, rdma_failed));
+    info_number(writer, "rdma_work_requests", COUNTED(totals, rdma_work_requests));
+    info_number(writer, "rdma_completions", COUNTED(totals, rdma_completions));
     info_number(writer, "values", totals->facts.values);
     info_number(writer, "orphan_values", totals->facts.orphans);
     info_number(writer, "reserved_values", totals->facts.reserved);

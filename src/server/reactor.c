@@ -141,6 +141,8 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->rdma_gets,
         &metrics->rdma_in_bytes,
         &metrics->rdma_out_bytes,
+        &metrics->rdma_work_requests,
+        &metrics->rdma_completions,
         &metrics->rdma_failed,
         &metrics->expire_us,
         &metrics->expire_cut_short,
