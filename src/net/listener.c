@@ -21,6 +21,10 @@ static enum kvasir_status status_of_errno(int error_number)
     case EPERM:
         return KVASIR_DENIED;
     case EADDRNOTAVAIL:
+    case EAFNOSUPPORT:
+    case EPFNOSUPPORT:
+    case EPROTONOSUPPORT:
+        return KVASIR_NOT_FOUND;
     case EINVAL:
         return KVASIR_INVALID;
     default:
@@ -38,7 +42,8 @@ static const char *advice(int error_number)
     case ENOENT:
         return "make the folder first or choose another path";
     case EADDRNOTAVAIL:
-        return "bind takes an address of this host, or * for all";
+        return "bind takes addresses of this host, * and ::* for all; one with - before it may be "
+               "absent";
     case EMFILE:
     case ENFILE:
         return "raise the limit on open files (ulimit -n)";
@@ -59,34 +64,78 @@ static enum kvasir_status fail(int descriptor, const char *where, char *error,
     return status_of_errno(saved);
 }
 
-enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared, int backlog,
-                                     char *error, size_t error_capacity, int *descriptor_p)
+/* ---- addresses ---- */
+
+uint32_t listener_parse_bind(const char *text, struct listener_bind binds[LISTENER_BIND_MAX])
+{
+    static const char blanks[] = " \t";
+    uint32_t count = 0;
+    for (text += strspn(text, blanks); *text != '\0'; text += strspn(text, blanks)) {
+        bool optional = *text == '-';
+        size_t length = strcspn(text += optional, blanks);
+        if (count == LISTENER_BIND_MAX || length == 0 || length >= LISTENER_ADDRESS_BYTES) {
+            return 0;
+        }
+        binds[count].optional = optional;
+        memcpy(binds[count].address, text, length);
+        binds[count].address[length] = '\0';
+        count++;
+        text += length;
+    }
+    return count;
+}
+
+bool listener_bind_is_local(const struct listener_bind *bind)
+{
+    return strncmp(bind->address, "127.", 4) == 0 || strcmp(bind->address, "::1") == 0 ||
+           strcmp(bind->address, "localhost") == 0;
+}
+
+/* NULL: *result_p is why. */
+static struct addrinfo *resolve(const char *address, uint16_t port, int *result_p)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
-    char where[LISTENER_ADDRESS_BYTES];
+    bool every_ipv4 = strcmp(address, "*") == 0;
+    bool every_ipv6 = strcmp(address, "::*") == 0;
     char service[8];
+    (void)snprintf(service, sizeof(service), "%u", (unsigned)port);
+    if (every_ipv4 || every_ipv6) {
+        hints.ai_family = every_ipv4 ? AF_INET : AF_INET6;
+        address = NULL;
+    }
+    *result_p = getaddrinfo(address, service, &hints, &found);
+    return *result_p == 0 ? found : NULL;
+}
+
+static bool set_options(int descriptor, int family, bool shared)
+{
     int on = 1;
+    return setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+           (!shared || setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
+           (family != AF_INET6 ||
+            setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0);
+}
+
+enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared, int backlog,
+                                     char *error, size_t error_capacity, int *descriptor_p)
+{
+    char where[LISTENER_ADDRESS_BYTES + 16];
     int descriptor;
     int result;
-    (void)snprintf(service, sizeof(service), "%u", (unsigned)port);
+    struct addrinfo *found = resolve(address, port, &result);
     (void)snprintf(where, sizeof(where), "%s port %u", address, (unsigned)port);
-    if (strcmp(address, "*") == 0) {
-        hints.ai_family = AF_INET;
-    }
-    result = getaddrinfo(strcmp(address, "*") == 0 ? NULL : address, service, &hints, &found);
-    if (result != 0) {
+    if (found == NULL) {
         (void)snprintf(error, error_capacity,
-                       "cannot listen on %s: %s; bind takes an address of "
-                       "this host, or * for all",
+                       "cannot listen on %s: %s; bind takes addresses of this host, * and ::* for "
+                       "all",
                        where, gai_strerror(result));
         return KVASIR_INVALID;
     }
     descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (descriptor < 0 || setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-        (shared && setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) ||
+    if (descriptor < 0 || !set_options(descriptor, found->ai_family, shared) ||
         bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
         listen(descriptor, backlog) != 0) {
         freeaddrinfo(found);

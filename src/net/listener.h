@@ -12,9 +12,25 @@
 
 #define LISTENER_ADDRESS_BYTES 128
 
-/* A listening, non-blocking TCP socket. shared: SO_REUSEPORT, so that each reactor has its own queue
+/* As many addresses as one option may name. */
+#define LISTENER_BIND_MAX 16
+
+/* One word of the option bind: an address, with '-' before it if it need not be there. */
+struct listener_bind {
+    char address[LISTENER_ADDRESS_BYTES];
+    bool optional;
+};
+
+/* Takes the words apart. Their count; 0: none, more than LISTENER_BIND_MAX, or one that is too long. */
+uint32_t listener_parse_bind(const char *text, struct listener_bind binds[LISTENER_BIND_MAX]);
+/* Whether only clients of this machine can reach it. */
+bool listener_bind_is_local(const struct listener_bind *bind);
+
+/* A listening, non-blocking TCP socket. address: "*" is every IPv4 address, "::*" every IPv6 address;
+ * an IPv6 socket takes no IPv4 clients. shared: SO_REUSEPORT, so that each reactor has its own queue
  * of the same port. On failure error names address, port and the fix. KVASIR_OK, KVASIR_BUSY (the
- * port is taken), KVASIR_INVALID (not an address), KVASIR_DENIED, KVASIR_IO. */
+ * port is taken), KVASIR_INVALID (not an address), KVASIR_NOT_FOUND (not one of this host, or of a family
+ * that it does not have), KVASIR_DENIED, KVASIR_IO. */
 ATTR_MUST_USE enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared,
                                                    int backlog, char *error, size_t error_capacity,
                                                    int *descriptor_p);

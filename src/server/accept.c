@@ -1,5 +1,6 @@
 #include "server/accept.h"
 
+#include "base/check.h"
 #include "net/listener.h"
 #include "server/conn.h"
 #include "server/reactor.h"
@@ -12,16 +13,6 @@
 
 /* Accepted in one turn, so that those who are served already do not wait long. */
 #define ACCEPTS_MAX 64
-
-/* Which of reactor->listeners is which. */
-enum accept_slot {
-    ACCEPT_PORT, /* that all share */
-    ACCEPT_OWN_PORT,
-    ACCEPT_UNIX, /* shared, and borrowed from the server */
-    ACCEPT_OWN_UNIX,
-    ACCEPT_TLS /* shared port */
-};
-_Static_assert(ACCEPT_TLS < REACTOR_LISTENERS_MAX, "each has its place");
 
 /* It is a courtesy. A TLS client is not told: it would take plain text for a broken handshake. */
 static void refuse(struct reactor *reactor, const struct loop_listener *listener, int descriptor,
@@ -118,39 +109,54 @@ static void on_accept(void *argument, unsigned events)
     }
 }
 
-void accept_init(struct reactor *reactor)
-{
-    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
-        reactor->listeners[i].descriptor = -1;
-    }
-}
-
 void accept_stop(struct reactor *reactor)
 {
-    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
+    for (uint32_t i = 0; i < reactor->listener_count; i++) {
         loop_unwatch(&reactor->listeners[i].watch);
     }
 }
 
-static bool listen_on(struct reactor *reactor, enum accept_slot slot, int descriptor)
+/* Takes the descriptor over, but for the server's own. */
+static bool listen_on(struct reactor *reactor, int descriptor, bool tls)
 {
-    struct loop_listener *listener = &reactor->listeners[slot];
+    struct loop_listener *listener = &reactor->listeners[reactor->listener_count];
+    check(reactor->listener_count < REACTOR_LISTENERS_MAX);
+    reactor->listener_count++;
     listener->reactor = reactor;
     listener->descriptor = descriptor;
-    listener->tls = slot == ACCEPT_TLS;
+    listener->tls = tls;
     listener->watch = loop_watch(reactor->loop, descriptor, LOOP_READ, on_accept, listener);
     return listener->watch != NULL;
 }
 
-static bool open_tcp(struct reactor *reactor, enum accept_slot slot, uint16_t port, char *error,
+enum port_kind {
+    PORT_SHARED,
+    PORT_OWN,
+    PORT_TLS, /* shared, too */
+};
+
+/* The port on every address of bind that there is. */
+static bool open_tcp(struct reactor *reactor, enum port_kind kind, uint16_t port, char *error,
                      size_t error_capacity)
 {
     const struct settings *settings = &reactor->settings;
-    int descriptor;
-    return listener_open_tcp(settings->bind, port, slot != ACCEPT_OWN_PORT,
-                             (int)settings->tcp_backlog, error, error_capacity,
-                             &descriptor) == KVASIR_OK &&
-           listen_on(reactor, slot, descriptor);
+    struct listener_bind binds[LISTENER_BIND_MAX];
+    uint32_t count = listener_parse_bind(settings->bind, binds);
+    uint32_t opened_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int descriptor;
+        enum kvasir_status status =
+            listener_open_tcp(binds[i].address, port, kind != PORT_OWN, (int)settings->tcp_backlog,
+                              error, error_capacity, &descriptor);
+        if (status == KVASIR_NOT_FOUND && binds[i].optional) {
+            continue;
+        }
+        if (status != KVASIR_OK || !listen_on(reactor, descriptor, kind == PORT_TLS)) {
+            return false;
+        }
+        opened_count++;
+    }
+    return opened_count > 0;
 }
 
 static bool open_own_port(struct reactor *reactor, char *error, size_t error_capacity)
@@ -166,7 +172,7 @@ static bool open_own_port(struct reactor *reactor, char *error, size_t error_cap
         return false;
     }
     reactor->own_port = (uint16_t)(base + reactor->index);
-    return open_tcp(reactor, ACCEPT_OWN_PORT, reactor->own_port, error, error_capacity);
+    return open_tcp(reactor, PORT_OWN, reactor->own_port, error, error_capacity);
 }
 
 static bool open_unix(struct reactor *reactor, char *error, size_t error_capacity)
@@ -174,14 +180,17 @@ static bool open_unix(struct reactor *reactor, char *error, size_t error_capacit
     const struct settings *settings = &reactor->settings;
     uint32_t mode = (uint32_t)strtoul(settings->unixsocketperm, NULL, 8);
     int descriptor;
-    if (!listen_on(reactor, ACCEPT_UNIX, reactor->server->unix_listener)) {
+    if (!listen_on(reactor, reactor->server->unix_listener, false)) {
         return false;
     }
     (void)snprintf(reactor->own_socket, sizeof(reactor->own_socket), "%.240s.%u",
                    settings->unixsocket, reactor->index);
-    return listener_open_unix(reactor->own_socket, mode, (int)settings->tcp_backlog, error,
-                              error_capacity, &descriptor) == KVASIR_OK &&
-           listen_on(reactor, ACCEPT_OWN_UNIX, descriptor);
+    if (listener_open_unix(reactor->own_socket, mode, (int)settings->tcp_backlog, error,
+                           error_capacity, &descriptor) != KVASIR_OK) {
+        reactor->own_socket[0] = '\0'; /* it is not ours to remove */
+        return false;
+    }
+    return listen_on(reactor, descriptor, false);
 }
 
 bool accept_open(struct reactor *reactor, char *error, size_t error_capacity)
@@ -189,12 +198,12 @@ bool accept_open(struct reactor *reactor, char *error, size_t error_capacity)
     const struct settings *settings = &reactor->settings;
     uint16_t port = reactor->server->port;
     if (port != 0 &&
-        (!open_tcp(reactor, ACCEPT_PORT, port, error, error_capacity) ||
+        (!open_tcp(reactor, PORT_SHARED, port, error, error_capacity) ||
          (settings->reactor_ports && !open_own_port(reactor, error, error_capacity)))) {
         return false;
     }
     if (settings->tls_port != 0 &&
-        !open_tcp(reactor, ACCEPT_TLS, (uint16_t)settings->tls_port, error, error_capacity)) {
+        !open_tcp(reactor, PORT_TLS, (uint16_t)settings->tls_port, error, error_capacity)) {
         return false;
     }
     return settings->unixsocket[0] == '\0' || open_unix(reactor, error, error_capacity);
@@ -202,14 +211,14 @@ bool accept_open(struct reactor *reactor, char *error, size_t error_capacity)
 
 void accept_close(struct reactor *reactor)
 {
-    for (int i = 0; i < REACTOR_LISTENERS_MAX; i++) {
+    for (uint32_t i = 0; i < reactor->listener_count; i++) {
         struct loop_listener *listener = &reactor->listeners[i];
         loop_unwatch(&listener->watch);
-        if (listener->descriptor >= 0 && listener->descriptor != reactor->server->unix_listener) {
+        if (listener->descriptor != reactor->server->unix_listener) {
             (void)close(listener->descriptor);
         }
     }
-    if (reactor->own_socket[0] != '\0' && reactor->listeners[ACCEPT_OWN_UNIX].descriptor >= 0) {
+    if (reactor->own_socket[0] != '\0') {
         (void)unlink(reactor->own_socket);
     }
 }

@@ -10,7 +10,6 @@
 
 struct reactor;
 
-void accept_init(struct reactor *reactor);
 /* Opens what the settings say. False: error holds the sentence. */
 ATTR_MUST_USE bool accept_open(struct reactor *reactor, char *error, size_t error_capacity);
 /* Nobody is accepted any more. */

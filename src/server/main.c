@@ -40,6 +40,18 @@ static const char *pages_word(enum region_pages kind)
     return "?";
 }
 
+/* Whether nobody from another machine can get through to the ports. */
+static bool is_local(const char *addresses)
+{
+    struct listener_bind binds[LISTENER_BIND_MAX];
+    uint32_t count = listener_parse_bind(addresses, binds);
+    bool local = true;
+    for (uint32_t i = 0; i < count; i++) {
+        local = local && listener_bind_is_local(&binds[i]);
+    }
+    return local;
+}
+
 /* Who may do something without having said who he is: requirepass, lines of user and the users' file
  * all have their word in it, so the user default himself is asked. */
 static void log_access(const struct server *server)
@@ -50,7 +62,7 @@ static void log_access(const struct server *server)
     log_info("clients up to %llu, %u users, password %s", (unsigned long long)settings->maxclients,
              server->acl->count,
              open ? "not required" : "required (the user default is off or has one)");
-    if (open && !settings->protected_mode && strcmp(settings->bind, "127.0.0.1") != 0 &&
+    if (open && !settings->protected_mode && !is_local(settings->bind) &&
         (server->port != 0 || settings->tls_port != 0)) {
         log_warn(
             "anyone who reaches %s port %u may act as the user default without a password: set "

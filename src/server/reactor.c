@@ -472,7 +472,6 @@ static void init_lists(struct reactor *reactor)
     list_init(&reactor->monitors);
     list_init(&reactor->event_listeners);
     list_init(&reactor->pause.waiting);
-    accept_init(reactor);
     reactor->control_descriptor = -1;
     reactor->spare_descriptor = -1;
 }

@@ -13,6 +13,7 @@
 #include "base/metric.h"
 #include "base/random.h"
 #include "net/chunk.h"
+#include "net/listener.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
 #include "net/tls.h"
@@ -36,7 +37,8 @@ struct conn;
 
 #define REACTOR_MAGIC 0x52454143U
 
-#define REACTOR_LISTENERS_MAX 5
+/* For each address of bind the common port, the own one and that for TLS; and two Unix sockets. */
+#define REACTOR_LISTENERS_MAX (3 * LISTENER_BIND_MAX + 2)
 /* Connections whose requests come through memory: each is looked at in every turn. */
 #define REACTOR_RINGS_MAX 64U
 
@@ -122,9 +124,10 @@ struct reactor {
     struct random random;
 
     struct loop_listener listeners[REACTOR_LISTENERS_MAX]; /* see accept.c */
-    struct tls_maker tls;                                  /* for tls-port */
-    uint32_t handshakes_left;                              /* steps of handshakes in this turn */
-    uint16_t own_port;                                     /* 0: none */
+    uint32_t listener_count;
+    struct tls_maker tls;     /* for tls-port */
+    uint32_t handshakes_left; /* steps of handshakes in this turn */
+    uint16_t own_port;        /* 0: none */
     char own_socket[SETTINGS_TEXT_BYTES];
     int control_descriptor; /* owned eventfd: takes REACTOR_ORDER_… */
     int spare_descriptor;   /* owned: given up to tell a client that there are no descriptors */

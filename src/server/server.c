@@ -272,16 +272,23 @@ static bool open_unix(struct server *server, char *error, size_t error_capacity)
 static bool port_is_ours(const struct server *server, uint64_t port, char *error,
                          size_t error_capacity)
 {
-    int probe;
-    if (port == 0) {
-        return true;
+    struct listener_bind binds[LISTENER_BIND_MAX];
+    uint32_t count = listener_parse_bind(server->settings.bind, binds);
+    uint32_t found_count = 0;
+    (void)snprintf(error, error_capacity, "bind takes 1 to %d addresses of this host, not '%s'",
+                   LISTENER_BIND_MAX, server->settings.bind);
+    for (uint32_t i = 0; i < count && port != 0; i++) {
+        int probe;
+        enum kvasir_status status = listener_open_tcp(binds[i].address, (uint16_t)port, false, 1,
+                                                      error, error_capacity, &probe);
+        if (status == KVASIR_OK) {
+            found_count++;
+            (void)close(probe);
+        } else if (status != KVASIR_NOT_FOUND || !binds[i].optional) {
+            return false;
+        }
     }
-    if (listener_open_tcp(server->settings.bind, (uint16_t)port, false, 1, error, error_capacity,
-                          &probe) != KVASIR_OK) {
-        return false;
-    }
-    (void)close(probe);
-    return true;
+    return port == 0 || found_count > 0;
 }
 
 static bool make_users(struct server *server, char *error, size_t error_capacity)

@@ -192,3 +192,59 @@ def test_help_and_version():
 def test_own_ports_past_the_last():
     arguments = ["--port", "65535", "--reactors", "2", "--maxmemory", "64mb", "--populate", "no"]
     refused(arguments, ["65536", "pass 65535", "reactor-port-base"])
+
+
+def reachable(address, port):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.settimeout(resp.DEADLINE_S)
+        if probe.connect_ex((address, port)) != 0:
+            return False
+        probe.sendall(b"PING\r\n")
+        return probe.recv(100) == b"+PONG\r\n"
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.reactors
+def test_several_addresses_are_listened_on(start):
+    """Each with the common port and the reactors' own ones; those that may be absent are left out."""
+    server = start(reactors=2, bind="127.0.0.1  -192.0.2.1 127.0.0.3 -2001:db8::1")
+    for address in ("127.0.0.1", "127.0.0.3"):
+        for port in range(server.port, server.port + 3):
+            assert reachable(address, port), (address, port)
+    assert not reachable("127.0.0.2", server.port)
+    with server.connect() as client:
+        shown = client("CONFIG", "GET", "bind")[1]
+        assert shown == b"127.0.0.1  -192.0.2.1 127.0.0.3 -2001:db8::1"
+        host = socket.create_connection(("127.0.0.3", server.port))
+        assert b"laddr=127.0.0.3:%d " % server.port in client("CLIENT", "LIST")
+        host.close()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("bind", ["* -::*", "127.0.0.1 ::1"])
+def test_ipv6_beside_ipv4(start, bind):
+    server = start(reactors=2, bind=bind)
+    for address in ("127.0.0.1", "::1"):
+        assert reachable(address, server.port) and reachable(address, server.port + 1)
+    assert reachable("127.0.0.2", server.port) == bind.startswith("*")
+
+
+def test_ipv6_alone_takes_no_ipv4(start):
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    server = start(bind="::1")
+    assert reachable("::1", server.port) and not reachable("127.0.0.1", server.port)
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1 192.0.2.1", "-192.0.2.1", "", "- 127.0.0.1", "a" * 200])
+def test_addresses_that_cannot_be_are_named(bind):
+    refused(["--bind", bind, "--port", "21299", *SMALL], [bind.split(" ")[-1].lstrip("-"), "bind"])

@@ -89,7 +89,7 @@ static void test_listener_refuses_addresses_that_are_none(void **state)
     int descriptor = -1;
     assert_int_equal(open_tcp(fixture, "not an address", 0, false, &descriptor), KVASIR_INVALID);
     assert_non_null(strstr(fixture->error, "not an address"));
-    assert_int_equal(open_tcp(fixture, "192.0.2.1", 0, false, &descriptor), KVASIR_INVALID);
+    assert_int_equal(open_tcp(fixture, "192.0.2.1", 0, false, &descriptor), KVASIR_NOT_FOUND);
     assert_int_equal(descriptor, -1);
 }
 
@@ -183,6 +183,39 @@ static void test_listener_unix_path_too_long_is_named(void **state)
     assert_non_null(strstr(fixture->error, "107"));
 }
 
+static void test_listener_bind_is_taken_apart(void **state)
+{
+    struct listener_bind binds[LISTENER_BIND_MAX];
+    (void)state;
+    assert_int_equal(listener_parse_bind("  127.0.0.1\t-::1 * ", binds), 3);
+    assert_string_equal(binds[0].address, "127.0.0.1");
+    assert_false(binds[0].optional);
+    assert_true(listener_bind_is_local(&binds[0]));
+    assert_string_equal(binds[1].address, "::1");
+    assert_true(binds[1].optional);
+    assert_true(listener_bind_is_local(&binds[1]));
+    assert_string_equal(binds[2].address, "*");
+    assert_false(listener_bind_is_local(&binds[2]));
+}
+
+static void test_listener_bind_of_none_or_too_many_is_refused(void **state)
+{
+    struct listener_bind binds[LISTENER_BIND_MAX];
+    char text[400] = "";
+    (void)state;
+    for (unsigned i = 0; i < LISTENER_BIND_MAX; i++) {
+        memcpy(text + (size_t)4 * i, "::1 ", 4);
+    }
+    assert_int_equal(listener_parse_bind(text, binds), LISTENER_BIND_MAX);
+    memcpy(text + (size_t)4 * LISTENER_BIND_MAX, "::1", 3);
+    assert_int_equal(listener_parse_bind(text, binds), 0);
+    assert_int_equal(listener_parse_bind("", binds), 0);
+    assert_int_equal(listener_parse_bind("- ::1", binds), 0);
+    memset(text, 'a', LISTENER_ADDRESS_BYTES);
+    text[LISTENER_ADDRESS_BYTES] = '\0';
+    assert_int_equal(listener_parse_bind(text, binds), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +229,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_listener_unix_busy_dead_and_foreign_files, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_listener_unix_path_too_long_is_named, setup, teardown),
+        cmocka_unit_test(test_listener_bind_is_taken_apart),
+        cmocka_unit_test(test_listener_bind_of_none_or_too_many_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
