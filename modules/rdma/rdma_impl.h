@@ -20,7 +20,9 @@
 #define RDMA_MESSAGE_BYTES_MAX (UINT64_C(1) << 30)
 /* A queue pair that cannot have this much goes without: 220 bytes fit a work request of 256 bytes. */
 #define RDMA_INLINE_BYTES 220
-/* Store pages (2 MiB) never cross an edge between two registrations. */
+/* A registration's length is a multiple of a huge page, so no page of the store, which is as large, crosses
+ * the edge between two. */
+#define RDMA_PAGE_BYTES (UINT64_C(2) << 20)
 #define RDMA_PART_BYTES (UINT64_C(1) << 30)
 
 struct rdma_module {

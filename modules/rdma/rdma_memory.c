@@ -139,13 +139,22 @@ static bool options_valid(const struct kvasir_memory_options *options)
            (options->rights & ~RIGHTS_KNOWN) == 0 && !(writable_by_peers && read_only);
 }
 
+/* As large as adapter and threads make it good. */
+static uint64_t part_bytes_of(const struct kvasir_domain *domain)
+{
+    uint64_t largest = domain->attributes.max_mr_size;
+    if (largest == 0 || largest >= RDMA_PART_BYTES) {
+        return RDMA_PART_BYTES;
+    }
+    return largest < RDMA_PAGE_BYTES ? largest : largest - largest % RDMA_PAGE_BYTES;
+}
+
 enum kvasir_status rdma_memory_register(struct kvasir_domain *domain,
                                         const struct kvasir_memory_options *options,
                                         struct kvasir_memory **memory_p, char *said)
 {
     struct kvasir_memory *memory;
-    uint64_t largest = domain->attributes.max_mr_size;
-    uint64_t each = largest != 0 && largest < RDMA_PART_BYTES ? largest : RDMA_PART_BYTES;
+    uint64_t each = part_bytes_of(domain);
     uint64_t count;
     int error;
     if (!options_valid(options)) {

@@ -232,6 +232,37 @@ static void test_rdma_device_registers_memory_in_parts(void **state)
     rig_unload(&rig);
 }
 
+/* An adapter that takes 5 MiB at most is given 4. */
+static void test_rdma_device_cuts_memory_at_huge_pages(void **state)
+{
+    enum {
+        MIB = 1 << 20
+    };
+    struct rig rig;
+    struct kvasir_domain *domain = NULL;
+    struct kvasir_memory *memory = NULL;
+    struct kvasir_remote remotes[8];
+    unsigned count = 0;
+    /* Nobody touches it. */
+    uint8_t *bytes = malloc(9 * MIB);
+    const struct kvasir_memory_options options = {
+        .base = bytes, .bytes = 9 * MIB, .rights = RIG_RIGHTS};
+    (void)state;
+    load(&rig, &(struct fake_options){.registration_bytes_max = 5 * MIB});
+    assert_int_equal(rig.ops->domain_open(rig.state, "fake0", 1, -1, &domain, rig.said), KVASIR_OK);
+    assert_int_equal(rig.ops->memory_register(domain, &options, &memory, rig.said), KVASIR_OK);
+    assert_int_equal(rig.ops->memory_expose(memory, (uintptr_t)bytes, 9 * MIB, remotes, 8, &count),
+                     KVASIR_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(remotes[0].bytes, 4 * MIB);
+    assert_int_equal(remotes[1].bytes, 4 * MIB);
+    assert_int_equal(remotes[2].bytes, 1 * MIB);
+    rig.ops->memory_deregister(&memory);
+    rig.ops->domain_close(&domain);
+    free(bytes);
+    rig_unload(&rig);
+}
+
 static void test_rdma_device_refuses_malformed_registrations(void **state)
 {
     struct rig rig;
@@ -294,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_rdma_device_offers_windows_that_hold),
         cmocka_unit_test(test_rdma_device_offers_no_windows_that_do_not),
         cmocka_unit_test(test_rdma_device_registers_memory_in_parts),
+        cmocka_unit_test(test_rdma_device_cuts_memory_at_huge_pages),
         cmocka_unit_test(test_rdma_device_refuses_malformed_registrations),
         cmocka_unit_test(test_rdma_device_tells_what_happens_to_it),
     };
