@@ -26,7 +26,7 @@ lacks()
     case $1 in
     test_verbs) ;;
     test_transport | test_windows) needs+=("$module") ;;
-    test_server | test_library) needs+=("$module" "$build/kvasir-server" "$library") ;;
+    test_server | test_library | test_loans) needs+=("$module" "$build/kvasir-server" "$library") ;;
     *.py) needs=("$module" "$build/kvasir-server" "$library") ;;
     esac
     for need in "${needs[@]}"; do

@@ -280,7 +280,9 @@ int client_link(struct client *client, const struct kvasir_link_address *changes
     }
     (void)inet_ntop(AF_INET6, own.gid.raw, gid, sizeof(gid));
     redisReply *reply = client_call(
-        client, "KV.CONNECT RDMA QPN %u PSN %u GID %s MTU %u RD_ATOMIC %u GID_TYPE rocev2",
+        client,
+        client->lends ? "KV.CONNECT RDMA QPN %u PSN %u GID %s MTU %u RD_ATOMIC %u MODE CLIENT"
+                      : "KV.CONNECT RDMA QPN %u PSN %u GID %s MTU %u RD_ATOMIC %u",
         own.queue_pair, own.packet_sequence, gid, own.mtu_bytes, own.rd_atomic);
     int good = reply->type == REDIS_REPLY_ARRAY;
     if (good) {

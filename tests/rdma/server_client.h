@@ -34,6 +34,7 @@ struct client {
     struct pair_end *end;     /* borrowed: memory and queue */
     redisContext *redis;      /* owned */
     struct kvasir_link *link; /* owned */
+    int lends;                /* ask for MODE CLIENT */
 };
 
 /* Connects by TCP, and by RDMA when link is true. */
