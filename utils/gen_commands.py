@@ -13,10 +13,13 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import command_syntax
+
 ROOT = Path(__file__).resolve().parent.parent
 DEF = ROOT / "src/proto/commands.def"
 INDEX = ROOT / "src/proto/command_index.h"
 ABSENT_NAMES = ROOT / "src/proto/command_absent.h"
+ARGUMENTS = ROOT / "src/proto/command_arguments.def"
 COMPAT = ROOT / "redis-compat.md"
 
 INDEX_BITS = 12
@@ -268,6 +271,42 @@ def make_absent() -> str:
     return "\n".join([*lines, row, "};", "/* clang-format on */", ""])
 
 
+def c_text(text: str) -> str:
+    return f'"{text}"' if text else "NULL"
+
+
+def make_arguments(rows: list[Row]) -> str:
+    """The arguments of all commands, each before its children, and where those of a command begin."""
+    lines = [
+        "/* command_arguments.def – the arguments of every command, from its syntax, each before its",
+        " * children. Made by utils/gen_commands.py.",
+        " *",
+        " * ARGUMENT(name, token, type, flags, key_spec, child_count): as in struct command_argument",
+        " * COMMAND(first, count, top_count): those of a command; one row for each of commands.def */",
+        "",
+    ]
+    spans = []
+    total = 0
+    for row in rows:
+        container = "CONTAINER" in row.flags
+        arguments = [] if container else command_syntax.parse(row.name, row.syntax)
+        flat = command_syntax.flatten(row.name, arguments)
+        spans.append(f"COMMAND({total}, {len(flat)}, {len(arguments)}) /* {row.name} */")
+        total += len(flat)
+        for argument, spec in flat:
+            flags = [
+                flag.upper()
+                for flag in ("optional", "multiple", "multiple_token")
+                if getattr(argument, flag)
+            ]
+            lines.append(
+                f"ARGUMENT({c_text(argument.name)}, {c_text(argument.token)}, "
+                f"{argument.kind.upper().replace('-', '_')}, {' | '.join(flags) or '0'}, "
+                f"{spec}, {len(argument.children)})"
+            )
+    return "\n".join([*lines, "", *spans, ""])
+
+
 def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -331,6 +370,7 @@ def main() -> int:
     made = (
         (INDEX, make_index(rows)),
         (ABSENT_NAMES, make_absent()),
+        (ARGUMENTS, make_arguments(rows)),
         (COMPAT, make_compat(rows)),
     )
     for path, text in made:

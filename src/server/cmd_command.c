@@ -1,6 +1,7 @@
 #include "server/cmd_command.h"
 
 #include "base/glob.h"
+#include "proto/command_arguments.h"
 #include "proto/key_flags.h"
 #include "server/reply.h"
 
@@ -260,10 +261,45 @@ void cmd_command_reply_list(struct conn *conn, struct request *request)
 
 /* ---- DOCS ---- */
 
+static void reply_argument(struct conn *conn, const struct command_argument *argument)
+{
+    bool group = argument->type == ARGUMENT_ONEOF || argument->type == ARGUMENT_BLOCK;
+    reply_map(conn, 2U + (argument->key_spec >= 0) + (argument->token != NULL) +
+                        (argument->flags != 0) + group);
+    reply_text(conn, "name");
+    reply_text(conn, argument->name);
+    reply_text(conn, "type");
+    reply_text(conn, command_argument_type_name(argument));
+    if (argument->key_spec >= 0) {
+        reply_text(conn, "key_spec_index");
+        reply_integer(conn, argument->key_spec);
+    }
+    if (argument->token != NULL) {
+        reply_text(conn, "token");
+        reply_text(conn, argument->token);
+    }
+    if (argument->flags != 0) {
+        reply_text(conn, "flags");
+        reply_set(conn, (uint64_t)__builtin_popcount(argument->flags));
+        for (unsigned bit = 0; bit < ARGUMENT_FLAG_COUNT; bit++) {
+            if ((argument->flags >> bit & 1U) != 0) {
+                reply_simple(conn, command_argument_flag_name(bit));
+            }
+        }
+    }
+    if (group) {
+        reply_text(conn, "arguments");
+        reply_array(conn, argument->child_count); /* they are what is written next */
+    }
+}
+
 static void reply_doc_head(struct conn *conn, const struct command *command, bool subcommands)
 {
+    uint32_t count;
+    uint32_t top_count;
+    const struct command_argument *arguments = command_arguments(command, &count, &top_count);
     reply_text(conn, command->name);
-    reply_map(conn, subcommands ? 5 : 4);
+    reply_map(conn, 4U + (count > 0) + subcommands);
     reply_text(conn, "summary");
     reply_text(conn, command->summary);
     reply_text(conn, "since");
@@ -272,6 +308,13 @@ static void reply_doc_head(struct conn *conn, const struct command *command, boo
     reply_text(conn, command->group);
     reply_text(conn, "complexity");
     reply_text(conn, command->complexity);
+    if (count > 0) {
+        reply_text(conn, "arguments");
+        reply_array(conn, top_count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        reply_argument(conn, &arguments[i]);
+    }
 }
 
 static void reply_doc(struct conn *conn, const struct command *command)

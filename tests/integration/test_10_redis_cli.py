@@ -146,3 +146,12 @@ def test_benchmark(start, options):
     assert all(float(rate) > 0 for rate in rates.values())
     assert "rror" not in out.stdout + out.stderr
     assert server.info()["total_error_replies"] == 0
+
+
+def test_help_shows_the_arguments(shared):
+    text = cli(shared, stdin=b"help set\nhelp mset\nhelp kv.match\nhelp client kill\n").decode()
+    text = re.sub(r"\x1b\[\d+m", "", text)
+    assert "SET key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds" in text
+    assert "MSET key value [key value ...]" in text
+    assert "KV.MATCH [PIN milliseconds] [POLICY PREFIX|SUFFIX|EACH] key [key ...]" in text
+    assert "CLIENT KILL ip:port|[ID client-id] [TYPE type] [USER username]" in text

@@ -404,6 +404,39 @@ def test_what_commands_do_to_keys_is_told_alike(redis, kvasir):
         connection.close()
 
 
+def shape(arguments):
+    """What redis-cli makes its hints of; groups have names of their own in Redis."""
+    found = []
+    for argument in arguments:
+        facts = dict(zip(argument[::2], argument[1::2]))
+        group = facts[b"type"] in (b"oneof", b"block")
+        flags = sorted(facts.get(b"flags", []))
+        token = facts.get(b"token")
+        found.append(
+            (group or facts[b"type"] == b"pure-token" or facts[b"name"], token, flags)
+            + ((facts[b"type"], shape(facts[b"arguments"])) if group else ())
+        )
+    return found
+
+
+# Described in other words here than there, but with the same meaning.
+SAME_SHAPE = ["GET", "MGET", "DEL", "SET", "SETEX", "MSET", "APPEND", "COPY", "EXPIRE", "BITCOUNT"]
+SAME_SHAPE += ["FLUSHALL", "PSETEX", "INCRBY", "RENAME", "SUBSCRIBE", "PUBLISH", "ECHO", "PING"]
+
+
+def test_the_arguments_of_commands_are_told_alike(redis, kvasir):
+    connections = both(redis, kvasir, 2)
+    for name in SAME_SHAPE:
+        shapes = []
+        for connection in connections:
+            reply = connection("COMMAND", "DOCS", name)
+            docs = dict(zip(reply[1][::2], reply[1][1::2]))
+            shapes.append(shape(docs[b"arguments"]))
+        assert shapes[0] == shapes[1], name
+    for connection in connections:
+        connection.close()
+
+
 @pytest.mark.parametrize("command", ["lpush", "HSET", "sync", "PSYNC", "zadd", "xadd"])
 def test_what_is_absent_is_refused_with_what_to_use_instead(kvasir, command):
     with kvasir.connect() as connection:
