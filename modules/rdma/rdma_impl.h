@@ -15,7 +15,7 @@
 #define RDMA_SGES_MAX          16
 #define RDMA_DEPTH_DEFAULT     256
 #define RDMA_JOBS_DEFAULT      256
-#define RDMA_LINKS_MAX         65535U
+#define RDMA_LINKS_MAX         65536U
 #define RDMA_COMPLETIONS_MAX   16384
 #define RDMA_MESSAGE_BYTES_MAX (UINT64_C(1) << 30)
 /* A queue pair that cannot have this much goes without: 220 bytes fit a work request of 256 bytes. */

@@ -114,7 +114,7 @@ struct kvasir_transport_ops {
      * offer it again after the next event. KVASIR_CLOSED: not connected, or in error; a revoke never
      * gets this answer. KVASIR_INVALID: an empty or contradictory job, a part outside its memory, a
      * right that the memory or the link has not, a grant that is revoked twice or elsewhere.
-     * KVASIR_UNSUPPORTED: no windows here. */
+     * KVASIR_UNSUPPORTED: no windows here; KVASIR_TOO_LARGE: not so many. */
     KVASIR_MUST_USE enum kvasir_status (*submit)(struct kvasir_link *link, struct kvasir_job *job);
 };
 
