@@ -32,6 +32,9 @@ lacks()
     for need in "${needs[@]}"; do
         [ -e "$need" ] || echo "there is no $need"
     done | head -n 1
+    if [[ $1 == *.py ]] && grep -qsa -e __asan_init -e __tsan_init "$library"; then
+        echo "Python cannot load an instrumented library"
+    fi
 }
 
 skip_all()
