@@ -141,12 +141,13 @@ bool conn_look_at_rings(struct conn *conn)
     /* The end is to be read, too, and writing to who is gone fails. */
     bool bytes = wants_bytes(conn) && (rings->gone || ring_channel_is_ready(rings, true, false));
     bool room = wants_room(conn) && (rings->gone || ring_channel_is_ready(rings, false, true));
+    bool over = UNLIKELY(conn->paused) && rings->gone;
     conn->readable = conn->readable || bytes;
     conn->writable = conn->writable || room;
-    if (bytes || room) {
+    if (bytes || room || over) {
         conn_run_later(conn);
     }
-    return bytes || room;
+    return bytes || room || over;
 }
 
 bool conn_sleep_on_rings(struct conn *conn)
@@ -335,10 +336,20 @@ static void update_interest(struct conn *conn)
     loop_interest(conn->watch, wire_interest(&conn->wire, wants_bytes(conn), wants_room(conn)));
 }
 
+/* Of one whose bytes nobody reads just now. */
+static bool peer_is_gone(struct conn *conn)
+{
+    return conn->wire.kind == WIRE_RINGS ? conn->wire.rings.gone : wire_peer_is_gone(&conn->wire);
+}
+
 void conn_advance(struct conn *conn)
 {
     if (UNLIKELY(conn->handshaking)) {
         conn_tls_shake_hands(conn);
+        return;
+    }
+    if (UNLIKELY(conn->paused) && peer_is_gone(conn)) {
+        conn_kill(conn); /* as in Redis: what it asked for last is not done */
         return;
     }
     while (step(conn)) {
@@ -422,7 +433,7 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
         metric_add(&conn->reactor->metrics.output_limit_closed, 1);
         conn_kill(conn);
     } else if (conn->paused) {
-        /* It is held here, and does not stand still by itself. */
+        conn_run_later(conn); /* it is held here, and does not stand still; but it may be gone */
     } else if (upload_is_too_slow(conn) ||
                (uploading && quiet_ms > (int64_t)settings->upload_timeout_ms) ||
                (settings->timeout > 0 && !conn_listens(conn) &&

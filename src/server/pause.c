@@ -35,7 +35,7 @@ void pause_tick(struct reactor *reactor)
 bool pause_holds_conn(const struct conn *conn)
 {
     /* A payload that went straight to its place is a write, and cannot be read a second time. */
-    return conn->reactor->pause.all || conn->upload.state == UPLOAD_READY;
+    return conn->upload.state == UPLOAD_READY;
 }
 
 bool pause_holds(const struct conn *conn, const struct request *request)

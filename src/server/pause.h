@@ -24,7 +24,8 @@ void pause_begin(struct reactor *reactor, int64_t until_us, bool all);
 void pause_end(struct reactor *reactor);
 void pause_tick(struct reactor *reactor);
 
-/* There is a pause: must the connection wait before it even reads its next request? */
+/* There is a pause: must the connection wait before it takes its next request, because it could not give
+ * it back? */
 bool pause_holds_conn(const struct conn *conn);
 /* There is a pause: must the request wait? */
 bool pause_holds(const struct conn *conn, const struct request *request);

@@ -127,6 +127,26 @@ def test_who_waits_can_be_killed_and_the_server_stopped(server):
     server.stop()
 
 
+@pytest.mark.parametrize("kind", ["WRITE", "ALL"])
+def test_who_leaves_while_he_waits_is_gone(server, kind):
+    """Neither he nor his request is left; and who waits for nothing is not counted."""
+    with server.connect() as client, server.connect(unix=True) as idle:
+        writers = [server.connect(unix=i % 2 == 0) for i in range(4)]
+        client("CLIENT", "PAUSE", 100000 if kind == "WRITE" else 500, kind)
+        for writer in writers:
+            writer.send(resp.encode("SET", "left", "v") + resp.encode("PING"))
+        if kind == "WRITE":
+            blocked(server, 4)
+        for writer in writers:
+            writer.close()
+        if kind == "WRITE":
+            blocked(server, 0)
+            client("CLIENT", "UNPAUSE")
+            assert client("GET", "left") is None
+        kvserver.wait_until(lambda: server.info()["connected_clients"] == 3, "them to go")
+        assert idle("PING") == "PONG"
+
+
 def test_list_and_kill_take_redis_filters(server):
     with server.connect() as client, server.connect() as one, server.connect() as listener:
         ids = [c("CLIENT", "ID") for c in (client, one)]
