@@ -15,7 +15,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."
 build=${KVASIR_BUILD:-build/gcc-release}
-sizes=65536,1048576,4194304,16777216 turns=5 bytes=$((48 << 20)) limit_s=1500 kernel=6.12 judge=yes
+sizes=65536,1048576,4194304,16777216 turns=5 bytes=$((128 << 20)) limit_s=1500 kernel=6.12 judge=yes
 
 while [ $# -gt 0 ]; do
     case $1 in

@@ -66,7 +66,7 @@ run_in_machine()
     [ ! -e "$library" ] || arguments+=(--file "$library:/python/libkvasir.so.0"
         --file python/kvasir)
     utils/rdma_vm.sh --kernel "$kernel" --timeout "$limit_s" "${arguments[@]}" \
-        --file utils/run_unit.sh --env KVASIR_SUITE_NAME=rdma --env KVASIR_UNIT_LIMIT_S="$limit_s" \
+        --file utils/run_unit.sh --env KVASIR_SUITE_NAME=rdma --env KVASIR_UNIT_LIMIT_S="$((limit_s / 2))" \
         --env KVASIR_RDMA_MODULE=/modules/rdma.so --env KVASIR_SERVER=/kvasir-server \
         --env PYTHONPATH=/python --env KVASIR_LIBRARY=/python/libkvasir.so.0 -- \
         bash /utils/run_unit.sh "${targets[@]}"
