@@ -112,7 +112,8 @@ static enum acl_status apply_password(struct acl_user *user, struct slice rule)
     return ACL_OK;
 }
 
-/* What stands in the parentheses of a selector, applied word by word. */
+/* What stands in the parentheses of a selector, applied word by word. No word may end with a parenthesis:
+ * where the user is written into a line it would be taken for the selector's end. */
 static enum acl_status fill_selector(struct acl_selector *selector, struct slice inside)
 {
     size_t at = 0;
@@ -120,6 +121,9 @@ static enum acl_status fill_selector(struct acl_selector *selector, struct slice
         size_t start = at;
         while (at < inside.length_bytes && inside.data[at] != ' ') {
             at++;
+        }
+        if (at > start && inside.data[at - 1] == ')') {
+            return ACL_SYNTAX;
         }
         if (at > start) {
             enum acl_status status =

@@ -102,6 +102,20 @@ static void test_acl_user_new_one_may_nothing(void **state)
     acl_user_destroy(&user);
 }
 
+static void test_acl_user_selectors_hold_nothing_that_ends_them(void **state)
+{
+    static const char *const wrong[] = {"(~a))", "(~a) +get)", "(+get &b) ~c)", "(%R~))"};
+    struct acl_user *user = new_user();
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_int_equal(apply(user, wrong[i]), ACL_SYNTAX);
+    }
+    assert_int_equal(user->selector_count, 1);
+    assert_int_equal(apply(user, "(~a)b +get)"), ACL_OK);
+    assert_int_equal(apply(user, "~a)"), ACL_OK);
+    acl_user_destroy(&user);
+}
+
 static void test_acl_user_passwords_are_any_bytes(void **state)
 {
     struct acl_user *user = new_user();
@@ -503,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_acl_user_new_one_may_nothing),
+        cmocka_unit_test(test_acl_user_selectors_hold_nothing_that_ends_them),
         cmocka_unit_test(test_acl_user_passwords_are_any_bytes),
         cmocka_unit_test(test_acl_user_hashes_are_sha256),
         cmocka_unit_test(test_acl_user_commands_subcommands_and_first_arguments),
