@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 #define REPLY_BULK_BYTES_MIN 4096U
-#define REPLY_DEPTH_MAX      8
+/* COMMAND DOCS nests ten deep (BITFIELD), in Redis as well. */
+#define REPLY_DEPTH_MAX 16
 /* Verbatim strings and blob errors are given whole, so they have a limit of their own. */
 #define REPLY_TEXT_BYTES_MAX (16U << 20)
 

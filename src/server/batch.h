@@ -60,8 +60,8 @@ struct request {
     const struct command *command;
     struct slice *args; /* borrowed: the batch's or the connection's array */
     uint32_t arg_count;
-    size_t start_bytes; /* of the input: where it begins */
-    uint16_t op_first;  /* this round's ops in the batch */
+    uint32_t start_bytes; /* of the input: where it begins */
+    uint16_t op_first;    /* this round's ops in the batch */
     uint16_t op_count;
     uint32_t next_arg;  /* how far a command of many keys has come; 0 at first */
     uint32_t round_arg; /* the handler's own: where this round began */

@@ -111,8 +111,9 @@ static enum reader_result parse_one(struct conn *conn, struct batch *batch)
         if (result == READER_REQUEST) {
             struct request *request = &batch->requests[batch->request_count++];
             conn->parsed_bytes += consumed;
-            *request = (struct request){
-                .args = args, .arg_count = conn->reader.arg_count, .start_bytes = start_bytes};
+            *request = (struct request){.args = args,
+                                        .arg_count = conn->reader.arg_count,
+                                        .start_bytes = (uint32_t)start_bytes};
             if (conn->args == NULL) {
                 batch->arg_count += request->arg_count;
             }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "proto/reply_reader.h"
 #include "server/conn.h"
+#include "server/pause.h"
 #include "server/server.h"
 #include "store/shard.h"
 
@@ -211,6 +212,9 @@ static void close_world(struct world *world)
     struct server *server = world->server;
     for (uint32_t i = 0; i < CONNS; i++) {
         close_client(world, &world->clients[i]);
+    }
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        pause_end(server->reactors[i]); /* CLIENT PAUSE does what it is told, too */
     }
     open_client(world, &world->clients[0]);
     world->clients[0].conn->authenticated = true;
