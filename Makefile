@@ -111,7 +111,12 @@ SERVER := $(if $(SERVER_MAIN),$(BUILD)/kvasir-server)
 LIBRARIES := $(if $(CLIENT_SOURCES),$(BUILD)/libkvasir.so $(BUILD)/libkvasir.a)
 # Modules whose libraries are there; the others are left out, and so are their tests.
 HAVE_VERBS := $(shell pkg-config --exists libibverbs && echo 1)
-MODULE_NAMES := $(if $(HAVE_VERBS),rdma)
+# The toolkit's header is all that is needed; the driver is opened at run time.
+CUDA_HOME ?= /usr/local/cuda
+HAVE_CUDA := $(if $(wildcard $(CUDA_HOME)/include/cuda.h),1)
+MODULE_NAMES := $(if $(HAVE_VERBS),rdma) $(if $(HAVE_CUDA),cuda)
+MODULE_FLAGS_cuda := -isystem $(CUDA_HOME)/include
+MODULE_LIBS_cuda := -ldl
 MODULE_LIBS_rdma := -libverbs -pthread
 MODULES := $(MODULE_NAMES:%=$(BUILD)/modules/%.so)
 FAKE_SOURCES := $(wildcard tests/fake/*.c)
@@ -212,7 +217,8 @@ $(BUILD)/tests/rdma/%: $(BUILD)/test-obj/tests/rdma/%.o \
 # A module sees the public headers and its own, and links with nothing of ours.
 $(BUILD)/module/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(CC) $(filter-out -Isrc,$(ALL_CFLAGS)) -fPIC -MMD -MP -c $< -o $@
+	$(call say,CC,$@)$(CC) $(filter-out -Isrc,$(ALL_CFLAGS)) $(MODULE_FLAGS_$(word 2,$(subst /, ,$<))) \
+		-fPIC -MMD -MP -c $< -o $@
 
 module_objects = $(patsubst %.c,$(BUILD)/module/%.o,$(wildcard modules/$(1)/*.c))
 define module_rule
@@ -229,6 +235,19 @@ $(filter $(BUILD)/tests/unit/test_rdma_%,$(UNIT_PROGRAMS)): $(BUILD)/tests/unit/
 		$(FAKE_SOURCES:%.c=$(BUILD)/module/%.o) $(call module_objects,rdma) $(BUILD)/test.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(FAKE_WRAPS) $^ -lcmocka -pthread -o $@
+
+# The cuda module's run it on a driver of memory copies, which it opens as it does the true one. Without
+# the toolkit the test says that it is skipped.
+$(BUILD)/tests/unit/libfake_cuda.so: tests/fake/cuda/fake_cuda.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) $(MODULE_FLAGS_cuda) -fvisibility=default -fPIC -shared -MMD -MP \
+		$(ALL_LDFLAGS) $< -o $@
+$(BUILD)/test-obj/tests/unit/test_cuda_%.o: ALL_CFLAGS += $(MODULE_FLAGS_cuda) \
+		-DFAKE_CUDA_LIBRARY='"$(abspath $(BUILD))/tests/unit/libfake_cuda.so"'
+$(BUILD)/tests/unit/test_cuda_%: $(BUILD)/test-obj/tests/unit/test_cuda_%.o \
+		$(if $(HAVE_CUDA),$(call module_objects,cuda) $(BUILD)/tests/unit/libfake_cuda.so)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -Wl,-rpath,'$$ORIGIN' -lcmocka -ldl -pthread -o $@
 
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags

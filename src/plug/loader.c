@@ -96,6 +96,19 @@ static enum kvasir_status host_register_transport(const struct kvasir_host *host
     return registry_add_transport(module->loader->registry, ops, state);
 }
 
+static enum kvasir_status host_register_space(const struct kvasir_host *host,
+                                              const struct kvasir_space_ops *ops, void *state)
+{
+    struct module *module = host != NULL ? host->context : NULL;
+    if (module == NULL || module->magic != MODULE_MAGIC) {
+        return KVASIR_INVALID;
+    }
+    if (!module->in_setup) {
+        return KVASIR_DENIED;
+    }
+    return registry_add_space(module->loader->registry, ops, state);
+}
+
 /* ---- loading ---- */
 
 /* The file's full path in module->path. Only regular files: opening a pipe would wait for ever. */
@@ -215,8 +228,10 @@ static enum kvasir_status set_up(struct module *module, const struct said *said)
     unsigned before = registry_count(registry);
     char codecs[LOADER_SAID_BYTES / 4];
     char transports[LOADER_SAID_BYTES / 4];
+    char spaces[LOADER_SAID_BYTES / 4];
     unsigned codec_count;
     unsigned transport_count;
+    unsigned space_count;
     enum kvasir_status status;
     module->magic = MODULE_MAGIC;
     module->host = (struct kvasir_host){.struct_size = sizeof(module->host),
@@ -224,7 +239,8 @@ static enum kvasir_status set_up(struct module *module, const struct said *said)
                                         .context = module,
                                         .log = host_log,
                                         .register_codec = host_register_codec,
-                                        .register_transport = host_register_transport};
+                                        .register_transport = host_register_transport,
+                                        .register_space = host_register_space};
     module->in_setup = true;
     status = object->setup(&module->host, &module->state);
     module->in_setup = false;
@@ -238,11 +254,13 @@ static enum kvasir_status set_up(struct module *module, const struct said *said)
     codec_count = registry_names(registry, REGISTRY_CODEC, before, codecs, sizeof(codecs));
     transport_count =
         registry_names(registry, REGISTRY_TRANSPORT, before, transports, sizeof(transports));
+    space_count = registry_names(registry, REGISTRY_SPACE, before, spaces, sizeof(spaces));
     (void)snprintf(said->text, said->capacity,
-                   "module %s %u.%u.%u loaded from %s: %s; codecs: %s; transports: %s",
+                   "module %s %u.%u.%u loaded from %s: %s; codecs: %s; transports: %s; spaces: %s",
                    object->name, object->version / 10000, object->version / 100 % 100,
                    object->version % 100, module->path, object->summary,
-                   codec_count > 0 ? codecs : "none", transport_count > 0 ? transports : "none");
+                   codec_count > 0 ? codecs : "none", transport_count > 0 ? transports : "none",
+                   space_count > 0 ? spaces : "none");
     return KVASIR_OK;
 }
 

@@ -158,6 +158,28 @@ enum kvasir_status registry_add_transport(struct registry *registry,
     return status;
 }
 
+/* ---- spaces ---- */
+
+enum kvasir_status registry_add_space(struct registry *registry, const struct kvasir_space_ops *ops,
+                                      void *state)
+{
+    struct registry_entry *entry = NULL;
+    enum kvasir_status status;
+    if (ops == NULL || ops->struct_size < sizeof(*ops) || !registry_name_valid(ops->name) ||
+        ops->find == NULL || ops->export_dmabuf == NULL || ops->pinned_alloc == NULL ||
+        ops->pinned_free == NULL || ops->copier_open == NULL || ops->copier_close == NULL ||
+        ops->copy == NULL || ops->copier_poll == NULL) {
+        return KVASIR_INVALID;
+    }
+    status = add_entry(registry, REGISTRY_SPACE, ops->name, state, &entry);
+    if (status == KVASIR_OK) {
+        entry->ops.space = *ops;
+        entry->ops.space.struct_size = sizeof(*ops);
+        entry->ops.space.name = entry->name;
+    }
+    return status;
+}
+
 /* ---- all kinds ---- */
 
 const struct registry_entry *registry_find(const struct registry *registry, enum registry_kind kind,

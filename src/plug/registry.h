@@ -14,7 +14,8 @@
 
 enum registry_kind {
     REGISTRY_CODEC,
-    REGISTRY_TRANSPORT
+    REGISTRY_TRANSPORT,
+    REGISTRY_SPACE
 };
 
 struct registry_entry {
@@ -24,6 +25,7 @@ struct registry_entry {
     union {
         struct kvasir_codec_ops codec;         /* complete: no operation is NULL */
         struct kvasir_transport_ops transport; /* likewise */
+        struct kvasir_space_ops space;         /* likewise */
     } ops;
 };
 
@@ -45,6 +47,8 @@ registry_add_codec(struct registry *registry, const struct kvasir_codec_ops *ops
 ATTR_MUST_USE enum kvasir_status registry_add_transport(struct registry *registry,
                                                         const struct kvasir_transport_ops *ops,
                                                         void *state);
+ATTR_MUST_USE enum kvasir_status
+registry_add_space(struct registry *registry, const struct kvasir_space_ops *ops, void *state);
 
 /* Borrowed until the registry is cut or destroyed; NULL: there is none. Case is ignored. */
 const struct registry_entry *registry_find(const struct registry *registry, enum registry_kind kind,

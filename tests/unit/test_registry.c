@@ -247,6 +247,32 @@ static void test_registry_refuses_a_transport_that_lacks_an_operation(void **sta
     assert_int_equal(registry_count(registry), 0);
 }
 
+static void test_registry_takes_complete_spaces_only(void **state)
+{
+    struct registry *registry = *state;
+    struct kvasir_space_ops ops;
+    int own = 0;
+    const size_t first = offsetof(struct kvasir_space_ops, find);
+    for (size_t at = first; at < sizeof(ops); at += sizeof(ops.find)) {
+        memset(&ops, 0xff, sizeof(ops));
+        ops.struct_size = sizeof(ops);
+        ops.name = "cuda";
+        memset((char *)&ops + at, 0, sizeof(ops.find));
+        assert_int_equal(registry_add_space(registry, &ops, NULL), KVASIR_INVALID);
+    }
+    memset(&ops, 0xff, sizeof(ops));
+    ops.name = "cuda";
+    ops.struct_size = sizeof(ops) - 1;
+    assert_int_equal(registry_add_space(registry, &ops, NULL), KVASIR_INVALID);
+    ops.struct_size = sizeof(ops);
+    assert_int_equal(registry_add_space(registry, &ops, &own), KVASIR_OK);
+    assert_int_equal(registry_add_space(registry, &ops, &own), KVASIR_EXISTS);
+    const struct registry_entry *entry =
+        registry_find(registry, REGISTRY_SPACE, slice_of_text("cuda"));
+    assert_ptr_equal(entry->state, &own);
+    assert_memory_equal(&entry->ops.space.find, &ops.find, sizeof(ops) - first);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, create, destroy)
 
 int main(void)
@@ -263,6 +289,7 @@ int main(void)
         TEST(test_registry_refuses_what_it_has_no_room_for),
         TEST(test_registry_cut_forgets_the_newest),
         TEST(test_registry_names_lists_from_an_entry_on),
+        TEST(test_registry_takes_complete_spaces_only),
         TEST(test_registry_takes_a_complete_transport),
         TEST(test_registry_refuses_a_transport_that_lacks_an_operation),
         TEST(test_registry_names_leaves_out_what_does_not_fit),

@@ -14,6 +14,7 @@
  * keep the ABI version: who reads one looks at its struct_size first. A change to a field that is
  * there already makes a new ABI version. */
 
+#include <kvasir/space.h>
 #include <kvasir/transport.h>
 #include <kvasir/types.h>
 
@@ -99,6 +100,11 @@ struct kvasir_host {
     KVASIR_MUST_USE enum kvasir_status (*register_transport)(const struct kvasir_host *host,
                                                              const struct kvasir_transport_ops *ops,
                                                              void *state);
+
+    /* And for a memory space, complete likewise. */
+    KVASIR_MUST_USE enum kvasir_status (*register_space)(const struct kvasir_host *host,
+                                                         const struct kvasir_space_ops *ops,
+                                                         void *state);
 };
 
 /* ---- the module, as the server sees it ---- */

@@ -1,0 +1,346 @@
+/* fake_cuda – a CUDA driver whose devices are pieces of host memory: built as a library that the module
+ * opens by path, as it opens the true one. Copies happen when the stream is asked about, not before,
+ * so that who reads too early is found out. Each call can be made to fail. */
+
+#include "fake_cuda.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PIECES_MAX 64
+#define COPIES_MAX 64
+#define PAGE_BYTES 65536U
+
+struct piece {
+    char *base;
+    size_t bytes;
+    int device;
+    CUmemorytype type;
+    bool managed;
+};
+
+struct CUstream_st {
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } copies[COPIES_MAX];
+    unsigned count;
+};
+
+static struct {
+    int device_count;
+    bool dmabuf;
+    bool hold;
+    int left;
+    char fail_call[64];
+    unsigned fail_skip;
+    CUresult fail_result;
+    int context_depth;
+    struct piece pieces[PIECES_MAX];
+} fake = {.device_count = 2, .dmabuf = true};
+
+/* call is as the library exports it, perhaps with a version: cuCtxPushCurrent_v2. */
+static CUresult fails(const char *call)
+{
+    size_t bytes = strlen(fake.fail_call);
+    bool same = bytes > 0 && strncmp(call, fake.fail_call, bytes) == 0 &&
+                (call[bytes] == '\0' || call[bytes] == '_');
+    if (!same) {
+        return CUDA_SUCCESS;
+    }
+    if (fake.fail_skip > 0) {
+        fake.fail_skip--;
+        return CUDA_SUCCESS;
+    }
+    fake.fail_call[0] = '\0';
+    return fake.fail_result;
+}
+
+#define FAIL_POINT()                        \
+    do {                                    \
+        CUresult planned = fails(__func__); \
+        if (planned != CUDA_SUCCESS) {      \
+            return planned;                 \
+        }                                   \
+    } while (0)
+
+/* ---- for the test ---- */
+
+void fake_cuda_fail(const char *call, unsigned skip, CUresult result)
+{
+    (void)snprintf(fake.fail_call, sizeof(fake.fail_call), "%s", call);
+    fake.fail_skip = skip;
+    fake.fail_result = result;
+}
+
+void fake_cuda_hold_copies(int hold)
+{
+    fake.hold = hold != 0;
+}
+
+void fake_cuda_set(int devices, int dmabuf)
+{
+    fake.device_count = devices;
+    fake.dmabuf = dmabuf != 0;
+}
+
+int fake_cuda_left(void)
+{
+    return fake.left;
+}
+
+static void *add_piece(int device, size_t bytes, CUmemorytype type, bool managed)
+{
+    for (unsigned i = 0; i < PIECES_MAX; i++) {
+        struct piece *piece = &fake.pieces[i];
+        if (piece->base == NULL) {
+            size_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+            *piece = (struct piece){.base = aligned_alloc(PAGE_BYTES, whole),
+                                    .bytes = whole,
+                                    .device = device,
+                                    .type = type,
+                                    .managed = managed};
+            return piece->base;
+        }
+    }
+    return NULL;
+}
+
+static struct piece *find_piece(const void *address)
+{
+    for (unsigned i = 0; i < PIECES_MAX; i++) {
+        struct piece *piece = &fake.pieces[i];
+        if (piece->base != NULL && (const char *)address >= piece->base &&
+            (const char *)address < piece->base + piece->bytes) {
+            return piece;
+        }
+    }
+    return NULL;
+}
+
+void *fake_cuda_alloc(int device, size_t bytes)
+{
+    return add_piece(device, bytes, CU_MEMORYTYPE_DEVICE, false);
+}
+
+void *fake_cuda_alloc_managed(int device, size_t bytes)
+{
+    return add_piece(device, bytes, CU_MEMORYTYPE_DEVICE, true);
+}
+
+void fake_cuda_free(void *memory)
+{
+    struct piece *piece = find_piece(memory);
+    if (piece != NULL) {
+        free(piece->base);
+        piece->base = NULL;
+    }
+}
+
+/* ---- devices and contexts ---- */
+
+CUresult cuInit(unsigned int flags)
+{
+    (void)flags;
+    FAIL_POINT();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **text_p)
+{
+    FAIL_POINT();
+    *text_p = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OTHER";
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count_p)
+{
+    FAIL_POINT();
+    *count_p = fake.device_count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device_p, int ordinal)
+{
+    FAIL_POINT();
+    *device_p = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+    FAIL_POINT();
+    (void)snprintf(name, (size_t)length, "Fake %d", device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    FAIL_POINT();
+    *value_p = attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED && fake.dmabuf;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
+{
+    FAIL_POINT();
+    (void)snprintf(text, (size_t)length, "0000:%02x:00.0", 0x1b + (unsigned)device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context_p, CUdevice device)
+{
+    FAIL_POINT();
+    *context_p = (CUcontext)(uintptr_t)(0x1000 + device);
+    fake.left++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    (void)device;
+    fake.left--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    (void)context;
+    FAIL_POINT();
+    fake.context_depth++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context_p)
+{
+    *context_p = NULL;
+    fake.context_depth--;
+    return CUDA_SUCCESS;
+}
+
+static bool in_context(void)
+{
+    return fake.context_depth > 0;
+}
+
+/* ---- memory ---- */
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    const struct piece *piece = find_piece((const void *)(uintptr_t)address);
+    FAIL_POINT();
+    if (piece == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+        memcpy(data, &(unsigned){piece->type}, sizeof(unsigned));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) {
+        memcpy(data, &(unsigned){piece->managed}, sizeof(unsigned));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+        memcpy(data, &piece->device, sizeof(int));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        memcpy(data, &(CUdeviceptr){(uintptr_t)piece->base}, sizeof(CUdeviceptr));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        memcpy(data, &piece->bytes, sizeof(size_t));
+    } else {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    const struct piece *piece = find_piece((const void *)(uintptr_t)address);
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    int fd;
+    FAIL_POINT();
+    if (!in_context() || piece == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+        flags != 0 || address % page_bytes != 0 || bytes % page_bytes != 0 ||
+        address + bytes > (uintptr_t)piece->base + piece->bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fd = memfd_create("fake-dmabuf", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(handle, &fd, sizeof(fd));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **memory_p, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    FAIL_POINT();
+    if (!in_context()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    *memory_p = add_piece(0, bytes, CU_MEMORYTYPE_HOST, false);
+    fake.left++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void *memory)
+{
+    fake_cuda_free(memory);
+    fake.left--;
+    return CUDA_SUCCESS;
+}
+
+/* ---- streams ---- */
+
+CUresult cuStreamCreate(CUstream *stream_p, unsigned int flags)
+{
+    (void)flags;
+    FAIL_POINT();
+    if (!in_context()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    *stream_p = calloc(1, sizeof(**stream_p));
+    fake.left++;
+    return *stream_p != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    FAIL_POINT();
+    if (!in_context() || stream->count == COPIES_MAX) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    stream->copies[stream->count].to = (void *)(uintptr_t)to;
+    stream->copies[stream->count].from = (const void *)(uintptr_t)from;
+    stream->copies[stream->count].bytes = bytes;
+    stream->count++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    for (unsigned i = 0; i < stream->count; i++) {
+        memcpy(stream->copies[i].to, stream->copies[i].from, stream->copies[i].bytes);
+    }
+    stream->count = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    FAIL_POINT();
+    if (fake.hold && stream->count > 0) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    return cuStreamSynchronize(stream);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    free(stream);
+    fake.left--;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,19 @@
+#pragma once
+/* fake_cuda – what tests may ask of the CUDA driver of memory copies in fake_cuda.c. One thread. */
+
+#include <cuda.h>
+#include <stddef.h>
+
+/* The device's memory, so many bytes of it in one allocation; the test may look into it. */
+void *fake_cuda_alloc(int device, size_t bytes);
+void *fake_cuda_alloc_managed(int device, size_t bytes);
+void fake_cuda_free(void *memory);
+
+/* The call of this name that comes after skip others of its name answers with an error, once. */
+void fake_cuda_fail(const char *call, unsigned skip, CUresult result);
+/* Copies wait until they are let go; then queries say so. */
+void fake_cuda_hold_copies(int hold);
+/* Devices that there are (2 at first), and whether they export dmabufs (1 at first). */
+void fake_cuda_set(int devices, int dmabuf);
+/* Contexts and streams and pinned pieces that were made and not given back. */
+int fake_cuda_left(void);
