@@ -13,6 +13,9 @@ struct reuse;
 struct policy_ops {
     const char *name;    /* as in CONFIG maxmemory-policy */
     const char *summary; /* one sentence for --help */
+    bool
+        by_expiry; /* only what expires is evicted: a value is removed before its expiry changes, and
+                     * inserted after */
     /* NULL: out of memory. What policies learn together is borrowed: reuse belongs to all shards of the
      * process and outlives the policy; NULL: the policy learns alone. */
     struct policy *(*create)(struct reuse *reuse, uint32_t shard);

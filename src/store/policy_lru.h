@@ -5,3 +5,4 @@
 #include "store/policy.h"
 
 extern const struct policy_ops policy_lru;
+extern const struct policy_ops policy_volatile_lru; /* knows only values that expire */

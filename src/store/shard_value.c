@@ -215,9 +215,17 @@ void shard_value_unlink(struct shard *shard, struct value *value, enum event_kin
 void shard_value_set_expiry(struct shard *shard, struct value *value, int64_t expires_at_ms)
 {
     shard_value_changes(shard, value);
+    bool enlisted =
+        shard->policy != NULL && shard->policy_ops->by_expiry && value->parked == VALUE_PARKED_NOT;
+    if (enlisted) {
+        shard_value_delist(shard, value);
+    }
     shard_value_count_expiry(shard, value, -1);
     value->expires_at_ms = expires_at_ms;
     shard_value_count_expiry(shard, value, 1);
+    if (enlisted) {
+        shard_value_enlist(shard, value);
+    }
 }
 
 void shard_value_cursor(const struct shard *shard, const struct value *value,

@@ -254,7 +254,7 @@ def test_every_policy_makes_room_and_may_be_changed_under_load(start, reactors):
     server = start(reactors=reactors, maxmemory="96mb", buffer_memory="16mb")
     with server.connect() as connection:
         evicted = 0
-        for policy in ["prefix", "s3-fifo", "allkeys-lru", "prefix"]:
+        for policy in ["prefix", "s3-fifo", "allkeys-lru", "allkeys-lfu", "allkeys-random", "prefix"]:
             assert connection("CONFIG", "SET", "maxmemory-policy", policy) == "OK"
             assert connection("CONFIG", "GET", "maxmemory-policy")[1] == policy.encode()
             for i in range(60):

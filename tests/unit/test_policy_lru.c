@@ -14,7 +14,8 @@ static void test_policy_lru_is_found_by_its_redis_name(void **state)
     (void)state;
     assert_ptr_equal(policy_find("allkeys-lru"), &policy_lru);
     assert_ptr_equal(policy_at(0), &policy_lru);
-    assert_null(policy_find("allkeys-random"));
+    assert_ptr_equal(policy_find("volatile-lru"), &policy_volatile_lru);
+    assert_null(policy_find("allkeys"));
 }
 
 static void test_policy_lru_names_the_one_not_read_for_longest(void **state)

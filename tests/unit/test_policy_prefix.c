@@ -172,6 +172,7 @@ static void test_random(const struct policy_ops *ops)
     assert_non_null(account.policy);
     test_chain(account.values, VALUES_MAX, 77);
     for (unsigned i = 0; i < VALUES_MAX; i++) {
+        account.values[i].expires_at_ms = 1 + i % 7;
         account.values[i].length_bytes = i % 5 == 0 ? 0 : 1000U * i;
         account.values[i].parent_hash = account.values[test_mix(i) % VALUES_MAX].hash; /* cycles */
     }
