@@ -88,6 +88,12 @@ FITTINGS = (
         "a tag that is missing",
     ),
     (
+        "unit/pause.tcl",
+        "    start_server {tags {needs:repl external:skip}} {\n",
+        "    if {0} {\n",
+        "replication, of which parts stand outside of any test",
+    ),
+    (
         "unit/keyspace.tcl",
         "    test {MOVE basic usage} {\n        r set",
         "    test {MOVE basic usage} {\n        r flushdb\n        r set",
