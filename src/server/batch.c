@@ -128,6 +128,7 @@ void batch_begin_round(struct batch *batch)
     batch->stat_count = 0;
     batch->field_count = 0;
     batch->transfer_count = 0;
+    batch->lending = NULL;
     batch->incoming_count = 0;
     batch->incoming_bytes = 0;
 }

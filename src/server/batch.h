@@ -117,6 +117,7 @@ struct batch {
     bool for_upload;         /* the ops are the upload's own: no request is to be answered */
     uint8_t stage;           /* enum transfer_stage: how far the round's transfers have come */
     uint32_t transfer_count; /* requests of this round that have one */
+    struct request *lending; /* the one that is about loans, see lend.h; or NULL */
     uint32_t incoming_count; /* of them, KV.PUTs */
     uint64_t incoming_bytes;
     struct request requests[BATCH_REQUESTS_MAX];

@@ -1,8 +1,10 @@
 #include "server/cmd_kv.h"
 
 #include "base/check.h"
+#include "server/cmd_loan.h"
 #include "server/cmd_rdma.h"
 #include "server/cmd_string.h"
+#include "server/lend.h"
 #include "server/reply.h"
 
 #include <stdio.h>
@@ -27,7 +29,7 @@ static bool parse_word(struct slice word, const char *const *words, unsigned cou
 }
 
 /* Milliseconds of a pin, lease or reservation: 1 … lease-max-ms. */
-static bool parse_ms(struct conn *conn, struct request *request, struct slice text, uint64_t *ms)
+bool cmd_kv_parse_ms(struct conn *conn, struct request *request, struct slice text, uint64_t *ms)
 {
     if (!slice_to_u64(text, ms) || *ms == 0 || *ms > conn->reactor->settings.lease_max_ms) {
         request->refusal = REFUSAL_TIME;
@@ -46,7 +48,7 @@ static bool parse_pin(struct conn *conn, struct request *request, uint32_t index
         return false;
     }
     (*kind)++;
-    if (!parse_ms(conn, request, request->args[index + 1], &ms)) {
+    if (!cmd_kv_parse_ms(conn, request, request->args[index + 1], &ms)) {
         return false;
     }
     *pin_ms = (uint32_t)ms;
@@ -118,7 +120,7 @@ bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t *inde
         if (timeout_ms != NULL && slice_equal_nocase(request->args[*index], "timeout") &&
             *index + 1 < request->arg_count) {
             (*index)++;
-            if (!parse_ms(conn, request, request->args[*index], timeout_ms)) {
+            if (!cmd_kv_parse_ms(conn, request, request->args[*index], timeout_ms)) {
                 return false;
             }
         } else if (!parse_put_option(conn, request, index, flags, put)) {
@@ -205,7 +207,7 @@ static bool parse_match(struct conn *conn, struct request *request)
     uint64_t pin_ms = 0;
     while (i + 2 < request->arg_count) {
         if (slice_equal_nocase(request->args[i], "pin")) {
-            if (!parse_ms(conn, request, request->args[i + 1], &pin_ms)) {
+            if (!cmd_kv_parse_ms(conn, request, request->args[i + 1], &pin_ms)) {
                 return false;
             }
         } else if (!slice_equal_nocase(request->args[i], "policy")) {
@@ -290,12 +292,12 @@ void cmd_kv_reply_match(struct conn *conn, struct request *request)
 
 /* ---- KV.LEASE: request->number is the time; KV.RELEASE ---- */
 
-void cmd_kv_plan_lease(struct conn *conn, struct request *request)
+static void own_plan_lease(struct conn *conn, struct request *request)
 {
     uint32_t i = request->next_arg != 0 ? request->next_arg : 2;
     uint64_t ms;
     if (request->next_arg == 0) {
-        if (!parse_ms(conn, request, request->args[1], &ms)) {
+        if (!cmd_kv_parse_ms(conn, request, request->args[1], &ms)) {
             return;
         }
         request->number = (int64_t)ms; /* lease-max-ms may change before the next round */
@@ -351,6 +353,11 @@ static void reply_hash(struct conn *conn, bool valid, uint64_t hash)
     reply_text(conn, text);
 }
 
+void cmd_kv_reply_checksum(struct conn *conn, const struct value *value)
+{
+    reply_hash(conn, (value->flags & VALUE_FLAG_CHECKSUM) != 0, value->checksum);
+}
+
 static void reply_lease(struct conn *conn, const struct op *op)
 {
     const struct value *value = op->value;
@@ -358,12 +365,12 @@ static void reply_lease(struct conn *conn, const struct op *op)
     reply_array(conn, 4);
     reply_integer(conn, (int64_t)op->grant_id);
     reply_integer(conn, (int64_t)value->length_bytes);
-    reply_hash(conn, (value->flags & VALUE_FLAG_CHECKSUM) != 0, value->checksum);
+    cmd_kv_reply_checksum(conn, value);
     reply_array(conn, 2 * (uint64_t)walk_pieces(conn, value, false));
     (void)walk_pieces(conn, value, true);
 }
 
-void cmd_kv_reply_lease(struct conn *conn, struct request *request)
+static void own_reply_lease(struct conn *conn, struct request *request)
 {
     if (request->round_arg == 2) {
         reply_array(conn, request->arg_count - 2);
@@ -380,7 +387,7 @@ void cmd_kv_reply_lease(struct conn *conn, struct request *request)
     }
 }
 
-void cmd_kv_plan_release(struct conn *conn, struct request *request)
+static void own_plan_release(struct conn *conn, struct request *request)
 {
     uint32_t i = request->next_arg != 0 ? request->next_arg : 1;
     for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
@@ -397,13 +404,50 @@ void cmd_kv_plan_release(struct conn *conn, struct request *request)
     request->next_arg = i;
 }
 
-void cmd_kv_reply_release(struct conn *conn, struct request *request)
+static void own_reply_release(struct conn *conn, struct request *request)
 {
     for (uint32_t i = 0; i < request->op_count; i++) {
         request->count += batch_op(conn->batch, request, i)->status == KVASIR_OK;
     }
     if (!request->more) {
         reply_integer(conn, request->count);
+    }
+}
+
+/* On a connection with windows these are about loans. */
+void cmd_kv_plan_lease(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_plan_lease(conn, request);
+    } else {
+        own_plan_lease(conn, request);
+    }
+}
+
+void cmd_kv_reply_lease(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_reply_lease(conn, request);
+    } else {
+        own_reply_lease(conn, request);
+    }
+}
+
+void cmd_kv_plan_release(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_plan_release(conn, request);
+    } else {
+        own_plan_release(conn, request);
+    }
+}
+
+void cmd_kv_reply_release(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_reply_release(conn, request);
+    } else {
+        own_reply_release(conn, request);
     }
 }
 

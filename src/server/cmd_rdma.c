@@ -31,6 +31,13 @@ bool cmd_rdma_is_offered(const struct conn *conn)
     return fabric != NULL && !fabric_is_gone(fabric) && access_permits_rdma(conn);
 }
 
+static bool offers_windows(const struct conn *conn)
+{
+    const struct fabric *fabric = conn->reactor->hub.fabric;
+    return fabric->ops->domain_facts(fabric->domain)->windows &&
+           conn->reactor->settings.rdma_windows_max > 0;
+}
+
 static void reply_address(struct conn *conn, const struct kvasir_link_address *address,
                           enum link_word first)
 {
@@ -88,8 +95,11 @@ void cmd_rdma_describe(struct conn *conn)
     reply_text(conn, "gids");
     reply_gids(conn, device);
     reply_text(conn, "modes");
-    reply_array(conn, 1);
+    reply_array(conn, offers_windows(conn) ? 2 : 1);
     reply_text(conn, "server");
+    if (offers_windows(conn)) {
+        reply_text(conn, "client");
+    }
 }
 
 static int quoted_length(struct slice text)
@@ -97,9 +107,16 @@ static int quoted_length(struct slice text)
     return (int)(text.length_bytes < QUOTED_BYTES_MAX ? text.length_bytes : QUOTED_BYTES_MAX);
 }
 
+/* Who drives: MODE SERVER, the default, or MODE CLIENT. False: it is neither. */
+static bool parse_mode(struct slice word, bool *lends)
+{
+    *lends = slice_equal_nocase(word, "client");
+    return *lends || slice_equal_nocase(word, "server");
+}
+
 /* False: an error was replied. */
 static bool parse_address(struct conn *conn, const struct request *request,
-                          struct kvasir_link_address *address)
+                          struct kvasir_link_address *address, bool *lends)
 {
     static const enum link_word needed[] = {LINK_WORD_QPN, LINK_WORD_PSN, LINK_WORD_GID,
                                             LINK_WORD_MTU, LINK_WORD_RD_ATOMIC};
@@ -109,7 +126,9 @@ static bool parse_address(struct conn *conn, const struct request *request,
         struct slice value = request->args[i + 1];
         uint64_t number;
         bool set = false;
-        if (word < LINK_WORD_COUNT && link_word_is_number(word)) {
+        if (slice_equal_nocase(request->args[i], "mode")) {
+            set = parse_mode(value, lends);
+        } else if (word < LINK_WORD_COUNT && link_word_is_number(word)) {
             set = slice_to_u64(value, &number) && link_word_set_number(address, word, number);
         } else if (word < LINK_WORD_COUNT) {
             set = link_word_set_text(address, word, value);
@@ -120,7 +139,7 @@ static bool parse_address(struct conn *conn, const struct request *request,
                          quoted_length(value), (const char *)value.data);
             return false;
         }
-        given |= 1U << word;
+        given |= 1U << word; /* of MODE the bit behind them all */
     }
     for (size_t i = 0; i < ARRAY_COUNT(needed); i++) {
         if ((given >> needed[i] & 1U) == 0) {
@@ -140,19 +159,25 @@ void cmd_rdma_reply_connect(struct conn *conn, struct request *request)
     struct kvasir_link_address client = {.gid.type = KVASIR_GID_ROCE_V2};
     struct kvasir_link_address local = {0};
     char said[KVASIR_SAID_BYTES] = "";
+    const struct fabric *fabric = conn->reactor->hub.fabric;
+    bool lends = false;
     enum kvasir_status status;
-    if (conn->reactor->hub.fabric == NULL) {
+    if (fabric == NULL) {
         reply_error(conn, conn->reactor->server->rdma_refusal);
         return;
     }
-    if (!parse_address(conn, request, &client)) {
+    if (!parse_address(conn, request, &client, &lends)) {
         return;
     }
-    status = remote_open(conn, &client, &local, said);
-    if (status == KVASIR_BUSY) {
-        reply_errorf(conn, "BUSY this reactor has rdma-clients-max %llu queue pairs already",
-                     (unsigned long long)conn->reactor->settings.rdma_clients_max);
-    } else if (status != KVASIR_OK) {
+    if (lends && !offers_windows(conn)) {
+        reply_errorf(conn, "UNSUPPORTED MODE CLIENT needs memory windows: %s",
+                     fabric->ops->domain_facts(fabric->domain)->windows
+                         ? "rdma-windows-max is 0"
+                         : fabric->ops->domain_facts(fabric->domain)->windows_reason);
+        return;
+    }
+    status = remote_open(conn, &client, lends, &local, said);
+    if (status != KVASIR_OK) {
         reply_errorf(conn, "%s no queue pair: %s", status_code_word(status), said);
     } else {
         reply_map(conn, LINK_WORD_COUNT);

@@ -2,6 +2,8 @@
 
 #include "base/check.h"
 #include "server/cmd_kv.h"
+#include "server/cmd_loan.h"
+#include "server/lend.h"
 #include "server/reply.h"
 #include "server/shm.h"
 
@@ -142,7 +144,7 @@ void cmd_shm_reply_connect_help(struct conn *conn, struct request *request)
 
 /* ---- KV.RESERVE: request->number is the hold ---- */
 
-void cmd_shm_plan_reserve(struct conn *conn, struct request *request)
+static void own_plan_reserve(struct conn *conn, struct request *request)
 {
     struct op_put put = {0};
     uint64_t timeout_ms = RESERVE_TIMEOUT_MS;
@@ -200,7 +202,7 @@ static void reply_hold(struct conn *conn, uint16_t hold)
     }
 }
 
-void cmd_shm_reply_reserve(struct conn *conn, struct request *request)
+static void own_reply_reserve(struct conn *conn, struct request *request)
 {
     const struct op *op = batch_op(conn->batch, request, 0);
     uint16_t hold = (uint16_t)request->number;
@@ -313,7 +315,7 @@ static void plan_seal(struct conn *conn, struct request *request)
     op->flags = commit->flags;
 }
 
-void cmd_shm_plan_commit(struct conn *conn, struct request *request)
+static void own_plan_commit(struct conn *conn, struct request *request)
 {
     switch ((enum commit_step)request->count) {
     case COMMIT_FILL:
@@ -366,7 +368,7 @@ static void finish_commit(struct conn *conn, enum kvasir_status status)
     }
 }
 
-void cmd_shm_reply_commit(struct conn *conn, struct request *request)
+static void own_reply_commit(struct conn *conn, struct request *request)
 {
     switch ((enum commit_step)request->count) {
     case COMMIT_FILL: {
@@ -396,7 +398,7 @@ void cmd_shm_reply_commit(struct conn *conn, struct request *request)
     unreachable();
 }
 
-void cmd_shm_plan_abort(struct conn *conn, struct request *request)
+static void own_plan_abort(struct conn *conn, struct request *request)
 {
     uint64_t id;
     if (find_grant(conn, request, &id)) {
@@ -404,8 +406,65 @@ void cmd_shm_plan_abort(struct conn *conn, struct request *request)
     }
 }
 
-void cmd_shm_reply_abort(struct conn *conn, struct request *request)
+static void own_reply_abort(struct conn *conn, struct request *request)
 {
     shm_hold_give(conn->staging, (uint16_t)request->number);
     reply_integer(conn, batch_op(conn->batch, request, 0)->status == KVASIR_OK ? 1 : 0);
+}
+
+/* ---- either way ---- */
+
+/* On a connection with windows these are about loans. */
+void cmd_shm_plan_reserve(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_plan_reserve(conn, request);
+    } else {
+        own_plan_reserve(conn, request);
+    }
+}
+
+void cmd_shm_reply_reserve(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_reply_reserve(conn, request);
+    } else {
+        own_reply_reserve(conn, request);
+    }
+}
+
+void cmd_shm_plan_commit(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_plan_commit(conn, request);
+    } else {
+        own_plan_commit(conn, request);
+    }
+}
+
+void cmd_shm_reply_commit(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_reply_commit(conn, request);
+    } else {
+        own_reply_commit(conn, request);
+    }
+}
+
+void cmd_shm_plan_abort(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_plan_abort(conn, request);
+    } else {
+        own_plan_abort(conn, request);
+    }
+}
+
+void cmd_shm_reply_abort(struct conn *conn, struct request *request)
+{
+    if (UNLIKELY(lend_is_on(conn))) {
+        cmd_loan_reply_abort(conn, request);
+    } else {
+        own_reply_abort(conn, request);
+    }
 }

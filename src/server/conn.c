@@ -422,8 +422,11 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
     int64_t quiet_ms = (now_us - conn->active_us) / 1000;
     bool uploading = conn->upload.state == UPLOAD_RECEIVING ||
                      conn->upload.state == UPLOAD_DISCARDING || conn->upload.state == UPLOAD_READY;
-    if (conn->remote != NULL && conn->remote->transfers.moving) {
-        tick_transfers(conn);
+    if (conn->remote != NULL) {
+        if (conn->remote->transfers.moving) {
+            tick_transfers(conn);
+        }
+        loan_tick(conn);
     }
     if (UNLIKELY(conn->handshaking)) {
         conn_tls_tick(conn);

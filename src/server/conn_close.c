@@ -97,6 +97,9 @@ void conn_bury(struct reactor *reactor)
         if (conn->batch != NULL && conn->batch->waiting > 0) {
             continue; /* its ops are still with a shard, and point into its input */
         }
+        if (conn->remote != NULL && remote_is_busy(conn->remote)) {
+            continue; /* its jobs come back with the next look at the hub */
+        }
         if (!drop_grants(conn)) {
             continue;
         }

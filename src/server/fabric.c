@@ -123,7 +123,9 @@ bool fabric_register(struct fabric *fabric, const struct region *region, size_t 
     const struct kvasir_memory_options options = {
         .base = region_base(region),
         .bytes = size_bytes,
-        .rights = KVASIR_RIGHT_RELAXED, /* the server's own transfers; no peer has any right */
+        /* The server's own transfers; a peer has no right but by a window. */
+        .rights = KVASIR_RIGHT_RELAXED |
+                  (fabric->ops->domain_facts(fabric->domain)->windows ? KVASIR_RIGHT_WINDOWS : 0),
         .progress = show_progress,
     };
     const struct kvasir_device *device = fabric_device(fabric);

@@ -115,6 +115,16 @@ static void count_requests(struct reactor *reactor)
     hub->completions = stats.completions;
 }
 
+/* Both begin with their magic. */
+static void job_done(void *what, enum kvasir_status status)
+{
+    if (*(const uint32_t *)what == LOAN_MAGIC) {
+        loan_event(what, status);
+    } else {
+        transfer_post_done(what, status);
+    }
+}
+
 void hub_advance(struct reactor *reactor)
 {
     struct hub *hub = &reactor->hub;
@@ -128,8 +138,7 @@ void hub_advance(struct reactor *reactor)
         for (unsigned i = 0; i < count; i++) {
             if (events[i].kind == KVASIR_EVENT_JOB) {
                 hub->out_count--;
-                transfer_post_done((struct transfer_post *)(uintptr_t)events[i].cookie,
-                                   events[i].status);
+                job_done((void *)(uintptr_t)events[i].cookie, events[i].status);
             } else if (events[i].kind == KVASIR_EVENT_LINK_DOWN) {
                 break_one(reactor, events[i].cookie);
             }
@@ -158,7 +167,11 @@ bool hub_init(struct reactor *reactor, struct fabric *fabric, char *said)
     struct hub *hub = &reactor->hub;
     const struct kvasir_queue_options options = {
         .links_max = (unsigned)reactor->settings.rdma_clients_max,
-        .jobs_max = (unsigned)reactor->settings.rdma_clients_max * TRANSFER_POSTS_MAX,
+        .jobs_max =
+            (unsigned)reactor->settings.rdma_clients_max * TRANSFER_POSTS_MAX + REMOTE_JOBS_MAX,
+        .windows_max = fabric->ops->domain_facts(fabric->domain)->windows
+                           ? (unsigned)reactor->settings.rdma_windows_max
+                           : 0,
     };
     if (fabric->ops->queue_create(fabric->domain, &options, &hub->queue, said) != KVASIR_OK) {
         hub->queue = NULL;

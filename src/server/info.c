@@ -396,6 +396,8 @@ static void section_stats_own(struct info_writer *writer)
     info_number(writer, "rdma_failed", COUNTED(totals, rdma_failed));
     info_number(writer, "rdma_work_requests", COUNTED(totals, rdma_work_requests));
     info_number(writer, "rdma_completions", COUNTED(totals, rdma_completions));
+    info_number(writer, "rdma_lent_bytes", COUNTED(totals, rdma_lent_bytes));
+    info_number(writer, "rdma_loans_expired", COUNTED(totals, rdma_loans_expired));
     info_number(writer, "values", totals->facts.values);
     info_number(writer, "orphan_values", totals->facts.orphans);
     info_number(writer, "reserved_values", totals->facts.reserved);

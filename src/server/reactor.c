@@ -144,6 +144,7 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->rdma_work_requests,
         &metrics->rdma_completions,
         &metrics->rdma_failed,
+        &metrics->rdma_loans_expired,
         &metrics->expire_us,
         &metrics->expire_cut_short,
         &metrics->exceeded_us,

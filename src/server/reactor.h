@@ -92,6 +92,7 @@ struct reactor_metrics {
     struct metric tls_clients, tls_bytes, tls_handshakes, tls_handshake_failures;
     struct metric rdma_clients, rdma_puts, rdma_gets, rdma_in_bytes, rdma_out_bytes, rdma_failed;
     struct metric rdma_work_requests, rdma_completions;
+    struct metric rdma_lent_bytes, rdma_loans_expired;
     struct metric paused_clients;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */

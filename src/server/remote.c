@@ -16,7 +16,8 @@ static enum kvasir_status make_link(struct conn *conn, const struct kvasir_link_
     struct kvasir_link_options options = {
         .cookie = conn->id,
         .mtu_bytes = fabric->mtu_bytes,
-        .jobs_max = TRANSFER_POSTS_MAX,
+        .rights = conn->remote->loans.on ? KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE : 0,
+        .jobs_max = REMOTE_JOBS_MAX,
     };
     struct kvasir_gid gid;
     enum kvasir_status status = fabric->ops->choose_gid(
@@ -26,6 +27,11 @@ static enum kvasir_status make_link(struct conn *conn, const struct kvasir_link_
     }
     options.gid_index = (int)gid.index;
     status = fabric->ops->link_create(hub->queue, &options, &conn->remote->link, local_p, said);
+    if (status == KVASIR_BUSY) {
+        (void)snprintf(said, KVASIR_SAID_BYTES,
+                       "this reactor has rdma-clients-max %llu of them already",
+                       (unsigned long long)conn->reactor->settings.rdma_clients_max);
+    }
     if (status != KVASIR_OK) {
         conn->remote->link = NULL;
         return status;
@@ -37,13 +43,22 @@ static enum kvasir_status make_link(struct conn *conn, const struct kvasir_link_
     return status;
 }
 
+bool remote_is_busy(const struct remote *remote)
+{
+    return remote->transfers.out_count > 0 || remote->loans.job_count > 0;
+}
+
 enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_address *client,
-                               struct kvasir_link_address *local_p, char *said)
+                               bool lends, struct kvasir_link_address *local_p, char *said)
 {
     enum kvasir_status status;
     if (fabric_is_gone(conn->reactor->hub.fabric)) {
         (void)snprintf(said, KVASIR_SAID_BYTES, "the device is gone");
         return KVASIR_CLOSED;
+    }
+    if (conn->remote != NULL && remote_is_busy(conn->remote)) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "loans of the last one are still being revoked");
+        return KVASIR_BUSY;
     }
     remote_close(conn); /* whoever asks again has lost the other end */
     conn->remote = fault_hit("server.remote") ? NULL : calloc(1, sizeof(*conn->remote));
@@ -51,6 +66,7 @@ enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_addre
         (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
         return KVASIR_NO_MEMORY;
     }
+    loan_init(&conn->remote->loans, lends);
     metric_add(&conn->reactor->metrics.rdma_clients, 1);
     status = make_link(conn, client, local_p, said);
     if (status != KVASIR_OK) {
@@ -65,6 +81,7 @@ void remote_break(struct conn *conn)
     if (remote->link != NULL) {
         conn->reactor->hub.fabric->ops->link_close(&remote->link);
         remote->link = NULL;
+        loan_end_all(conn);
     }
 }
 
@@ -73,8 +90,8 @@ void remote_close(struct conn *conn)
     if (conn->remote == NULL) {
         return;
     }
-    check(!conn->remote->transfers.moving);
     remote_break(conn);
+    loan_fini(conn);
     transfer_abandon(conn);
     metric_sub(&conn->reactor->metrics.rdma_clients, 1);
     free(conn->remote);

@@ -5,29 +5,36 @@
  * client may open another. */
 
 #include "base/compiler.h"
+#include "server/loan.h"
 #include "server/transfer.h"
 
 #include <kvasir/transport.h>
 
 struct conn;
 
+/* Jobs of a queue pair that may be under way: posts, and those of loans. */
+#define REMOTE_JOBS_MAX 64U
+
 struct remote {
     struct kvasir_link *link; /* owned; NULL: broken */
     struct transfers transfers;
+    struct loans loans;
 };
 
-/* Makes the connection's queue pair and connects it to the client's. local_p is what the client must
- * know. On failure said holds a sentence for the client. KVASIR_OK, KVASIR_BUSY (rdma-clients-max),
+/* Makes the connection's queue pair and connects it to the client's; with lends the client may reach, by
+ * it, what windows are bound to. local_p is what the client must know. On failure said holds a sentence for the client. KVASIR_OK, KVASIR_BUSY (rdma-clients-max),
  * KVASIR_NO_MEMORY, KVASIR_CLOSED (the device is gone) or what the transport says. */
 ATTR_MUST_USE enum kvasir_status remote_open(struct conn *conn,
-                                             const struct kvasir_link_address *client,
+                                             const struct kvasir_link_address *client, bool lends,
                                              struct kvasir_link_address *local_p, char *said);
 /* Closes the queue pair; the rest stays until what was under way has come back. */
 void remote_break(struct conn *conn);
-/* The connection ends, nothing is under way. NULL in is fine. */
+/* Whether jobs are under way. */
+bool remote_is_busy(const struct remote *remote);
+/* The connection ends, nothing is under way. Without a remote it does nothing. */
 void remote_close(struct conn *conn);
 
-/* KVASIR_OK: transfer_post_done will be called; KVASIR_AGAIN; else it cannot be done. */
+/* KVASIR_OK: the hub will hand the job back; KVASIR_AGAIN; else it cannot be done. */
 ATTR_MUST_USE enum kvasir_status remote_submit(struct conn *conn, struct kvasir_job *job);
 
 static inline bool remote_is_broken(const struct remote *remote)

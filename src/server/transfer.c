@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "server/checksum.h"
 #include "server/conn.h"
+#include "server/lend.h"
 #include "server/reactor.h"
 #include "server/remote.h"
 #include "server/upload.h"
@@ -31,6 +32,23 @@ void transfer_note(struct conn *conn, struct request *request, enum transfer_kin
     }
 }
 
+static bool is_about_loans(const struct request *request)
+{
+    if (request->command == NULL) {
+        return false;
+    }
+    switch ((int)request->command->id) {
+    case COMMAND_KV_LEASE:
+    case COMMAND_KV_RELEASE:
+    case COMMAND_KV_RESERVE:
+    case COMMAND_KV_COMMIT:
+    case COMMAND_KV_ABORT:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool transfer_may_join(const struct conn *conn, const struct request *request)
 {
     const struct server *server = conn->reactor->server;
@@ -39,6 +57,9 @@ bool transfer_may_join(const struct conn *conn, const struct request *request)
     uint64_t length;
     bool put = request->command != NULL && request->command->id == COMMAND_KV_PUT;
     most = most / ROUND_DIVISOR < ROUND_BYTES_MAX ? most / ROUND_DIVISOR : ROUND_BYTES_MAX;
+    if (batch->lending != NULL || (lend_is_on(conn) && is_about_loans(request))) {
+        return false;
+    }
     if (batch->incoming_count == 0) {
         return true;
     }
@@ -346,6 +367,9 @@ static void end_round(struct conn *conn)
 bool transfer_settle(struct conn *conn)
 {
     struct batch *batch = conn->batch;
+    if (batch->lending != NULL) {
+        return lend_settle(conn);
+    }
     if (batch->stage == TRANSFER_STAGE_OPS) {
         batch->stage = TRANSFER_STAGE_MOVES;
         if (!begin_moves(conn)) {

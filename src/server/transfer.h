@@ -63,7 +63,8 @@ struct transfer {
 struct transfers {
     struct transfer at;
     struct checksum *checksum; /* owned; NULL: none is under way */
-    bool moving;
+    bool moving;               /* the batch waits */
+    bool lending;              /* for windows, see lend.h */
     uint32_t out_count;
     uint64_t claimed_bytes; /* counted as an upload's until they are sealed */
     int64_t moved_us;       /* when they last got on */

@@ -16,7 +16,7 @@ MODULE = kvserver.BUILD / "test-modules/rdma_loop.so"
 READ, WRITE = 1, 2
 LIVE = 1
 KEYS_MAX = PAIRS_MAX = 4096
-KEY = struct.Struct("=IIQQ")
+KEY = struct.Struct("=IIQQII")
 PAIR = struct.Struct("=II")
 PAIRS_AT = KEYS_MAX * KEY.size
 
@@ -25,7 +25,7 @@ class Control:
     """What the module shall do wrong from now on, and how many transfers wait in it; shared by all who
     load it."""
 
-    NAMES = ("delay_ms", "fail_jobs", "hold", "gone", "refuse", "waiting")
+    NAMES = ("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting")
 
     def __init__(self):
         descriptor, path = tempfile.mkstemp(prefix="kvasir-loop-")
@@ -60,14 +60,14 @@ class Peer:
         """A key for a writable buffer; address, key."""
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         key = random.randrange(1, 1 << 32)
-        KEY.pack_into(self.table, self.key_count * KEY.size, key, rights, address, len(memory))
+        KEY.pack_into(self.table, self.key_count * KEY.size, key, rights, address, len(memory), 0, 0)
         self.key_count += 1
         return address, key
 
     def hide(self, key):
         for i in range(self.key_count):
             if KEY.unpack_from(self.table, i * KEY.size)[0] == key:
-                KEY.pack_into(self.table, i * KEY.size, 0, 0, 0, 0)
+                KEY.pack_into(self.table, i * KEY.size, 0, 0, 0, 0, 0, 0)
 
     def pair(self):
         number = random.randrange(1, 1 << 24)
@@ -79,6 +79,58 @@ class Peer:
     def close(self):
         self.table.close()
         os.close(self.descriptor)
+
+
+class Server:
+    """The server's memory as this client's adapter reaches it: by the keys of windows, on one queue pair."""
+
+    def __init__(self, address):
+        gid = ipaddress.IPv6Address(address["gid"].decode()).packed
+        descriptor, self.pid = struct.unpack("=II", gid[8:])
+        with open(f"/proc/{self.pid}/fd/{descriptor}", "rb") as file:
+            self.table = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        self.pair = address["qpn"]
+
+    def allowed(self, address, key, length, right):
+        for i in range(KEYS_MAX):
+            entry = KEY.unpack_from(self.table, i * KEY.size)
+            if entry[0] == key:
+                _, rights, base, size, pair, _ = entry
+                inside = base <= address and address + length <= base + size
+                return bool(rights & right) and pair == self.pair and inside
+        return False
+
+    def _move(self, function, address, buffer):
+        class Vector(ctypes.Structure):
+            _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+        here = Vector(ctypes.addressof(ctypes.c_char.from_buffer(buffer)), len(buffer))
+        there = Vector(address, len(buffer))
+        moved = getattr(ctypes.CDLL(None, use_errno=True), function)(
+            self.pid, ctypes.byref(here), ctypes.c_ulong(1), ctypes.byref(there), ctypes.c_ulong(1), 0
+        )
+        assert moved == len(buffer), os.strerror(ctypes.get_errno())
+
+    def read(self, pieces):
+        """The bytes of address, key, length …; None: a key was refused."""
+        got = bytearray()
+        for address, key, length in zip(pieces[::3], pieces[1::3], pieces[2::3]):
+            if not self.allowed(address, key, length, READ):
+                return None
+            part = bytearray(length)
+            self._move("process_vm_readv", address, part)
+            got += part
+        return got
+
+    def write(self, pieces, payload):
+        """False: a key was refused."""
+        done = 0
+        for address, key, length in zip(pieces[::3], pieces[1::3], pieces[2::3]):
+            if not self.allowed(address, key, length, WRITE):
+                return False
+            self._move("process_vm_writev", address, bytearray(payload[done : done + length]))
+            done += length
+        return True
 
 
 class Memory:

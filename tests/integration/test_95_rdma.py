@@ -91,7 +91,7 @@ def test_hello_describes_the_device(server, client):
     assert device["device"] == b"loop0" and device["port"] == 1
     assert device["mtu"] == 4096 and device["rd_atomic"] == 16
     assert device["layer"] == b"ethernet" and device["gid_type"] == b"rocev2"
-    assert device["modes"] == [b"server"]
+    assert device["modes"] == [b"server", b"client"]
     assert device["gids"] == [b"0 rocev2 " + device["gid"]]
 
 

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/timerfd.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define RECHECK_NS 5000000LL /* what is held is looked at again */
@@ -106,7 +105,9 @@ static enum kvasir_status loop_domain_open(void *state, const char *device, uint
     }
     domain->state = state;
     fill_device(state, &domain->facts.device);
-    (void)snprintf(domain->facts.windows_reason, KVASIR_SAID_BYTES, "the loop has no windows");
+    domain->facts.windows = atomic_load(&domain->state->control->no_windows) == 0;
+    (void)snprintf(domain->facts.windows_reason, KVASIR_SAID_BYTES, "%s",
+                   domain->facts.windows ? "" : "the test wants none");
     domain->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (domain->fd < 0 || timerfd_settime(domain->fd, 0, &often, NULL) != 0) {
         free(domain);
@@ -247,40 +248,6 @@ static int loop_queue_fd(const struct kvasir_queue *queue)
     return queue->fd;
 }
 
-/* Both lists in step, a stretch at a time. */
-static enum kvasir_status move_bytes(struct kvasir_link *link, const struct kvasir_job *job)
-{
-    uint64_t local_used = 0;
-    unsigned local_index = 0;
-    for (unsigned r = 0; r < job->remote_count; r++) {
-        uint64_t remote_used = 0;
-        while (remote_used < job->remotes[r].bytes) {
-            const struct kvasir_local *local = &job->locals[local_index];
-            uint64_t part = job->remotes[r].bytes - remote_used;
-            struct iovec here;
-            struct iovec there;
-            ssize_t moved;
-            part = part < local->bytes - local_used ? part : local->bytes - local_used;
-            here = (struct iovec){(void *)(uintptr_t)(local->address + local_used), part};
-            there =
-                (struct iovec){(void *)(uintptr_t)(job->remotes[r].address + remote_used), part};
-            moved = job->kind == KVASIR_JOB_READ
-                        ? process_vm_readv(link->peer_process, &here, 1, &there, 1, 0)
-                        : process_vm_writev(link->peer_process, &here, 1, &there, 1, 0);
-            if (moved <= 0) {
-                return errno == ESRCH ? KVASIR_TIMEOUT : KVASIR_IO;
-            }
-            remote_used += (uint64_t)moved;
-            local_used += (uint64_t)moved;
-            if (local_used == local->bytes) {
-                local_index++;
-                local_used = 0;
-            }
-        }
-    }
-    return KVASIR_OK;
-}
-
 static enum kvasir_status perform(struct kvasir_link *link, const struct kvasir_job *job)
 {
     struct control *control = link->queue->domain->state->control;
@@ -302,7 +269,7 @@ static enum kvasir_status perform(struct kvasir_link *link, const struct kvasir_
     if (pair == NULL || !atomic_compare_exchange_strong(&pair->state, &live, LINK_BUSY)) {
         return KVASIR_TIMEOUT;
     }
-    status = move_bytes(link, job);
+    status = move_bytes(link->peer_process, job);
     atomic_store(&pair->state, LINK_LIVE);
     return status;
 }
@@ -311,7 +278,11 @@ static enum kvasir_status perform(struct kvasir_link *link, const struct kvasir_
 static enum kvasir_status outcome(const struct entry *entry)
 {
     struct kvasir_link *link = entry->link;
+    struct kvasir_job *job = entry->job;
     enum kvasir_status status;
+    if (job->kind == KVASIR_JOB_REVOKE && (link == NULL || link->failed)) {
+        return KVASIR_OK; /* the rights went with the link */
+    }
     if (link == NULL) {
         return KVASIR_CANCELLED;
     }
@@ -321,7 +292,15 @@ static enum kvasir_status outcome(const struct entry *entry)
     if (atomic_load(&link->queue->domain->state->control->hold) != 0 || now_ns() < entry->due_ns) {
         return KVASIR_AGAIN;
     }
-    status = perform(link, entry->job);
+    if (job->kind == KVASIR_JOB_REVOKE) {
+        drop_windows(job->grants, job->grant_count);
+        return KVASIR_OK;
+    }
+    if (job->kind == KVASIR_JOB_BIND) {
+        bind_windows(job->grants, job->grant_count, link->pair->number);
+        return KVASIR_OK;
+    }
+    status = perform(link, job);
     link->failed = status != KVASIR_OK;
     return status;
 }
@@ -470,6 +449,7 @@ static void loop_link_close(struct kvasir_link **link_p)
     for (unsigned i = 0; i < BUSY_SPINS && atomic_load(&link->pair->state) == LINK_BUSY; i++) {
         (void)usleep(10);
     }
+    lose_windows(queue->domain->state, link->pair->number);
     atomic_store(&link->pair->state, 0);
     link->pair->number = 0;
     for (unsigned i = 0; i < queue->entry_count; i++) {
@@ -495,10 +475,7 @@ static enum kvasir_status loop_submit(struct kvasir_link *link, struct kvasir_jo
     int64_t delay_ms = atomic_load(&queue->domain->state->control->delay_ms);
     uint64_t local = 0;
     uint64_t remote = 0;
-    if (job->kind != KVASIR_JOB_READ && job->kind != KVASIR_JOB_WRITE) {
-        return KVASIR_UNSUPPORTED;
-    }
-    if (!link->connected || link->failed) {
+    if (job->kind != KVASIR_JOB_REVOKE && (!link->connected || link->failed)) {
         return KVASIR_CLOSED;
     }
     for (unsigned i = 0; i < job->local_count; i++) {
@@ -512,11 +489,15 @@ static enum kvasir_status loop_submit(struct kvasir_link *link, struct kvasir_jo
     for (unsigned i = 0; i < job->remote_count; i++) {
         remote += job->remotes[i].bytes;
     }
-    if (local != remote || local == 0) {
+    if (job->grant_count == 0 && (local != remote || local == 0)) {
         return KVASIR_INVALID;
     }
     if (queue->entry_count == queue->options.jobs_max ||
         link->job_count == link->options.jobs_max) {
+        return KVASIR_AGAIN;
+    }
+    if (job->kind == KVASIR_JOB_BIND &&
+        !take_windows(queue->domain->state, job->grants, job->grant_count)) {
         return KVASIR_AGAIN;
     }
     queue->entries[queue->entry_count++] =

@@ -4,12 +4,14 @@
 
 #include <kvasir/module.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,6 +27,8 @@ struct key {
     uint32_t key; /* 0: free */
     uint32_t rights;
     uint64_t base, bytes;
+    uint32_t pair; /* a window: good on this queue pair of ours only; 0: on any */
+    uint32_t reserved;
 };
 
 struct pair {
@@ -40,7 +44,8 @@ struct table {
 
 struct control {
     _Atomic uint32_t delay_ms, fail_jobs, hold, gone, refuse;
-    _Atomic uint32_t waiting; /* out: transfers that were submitted and have no event yet */
+    _Atomic uint32_t no_windows; /* looked at when the device is opened */
+    _Atomic uint32_t waiting;    /* out: transfers that were submitted and have no event yet */
 };
 
 struct state {
@@ -131,4 +136,92 @@ static inline struct control *map_control(void)
         (void)close(fd);
     }
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* ---- moving ---- */
+
+/* Both lists in step, a stretch at a time. */
+static inline enum kvasir_status move_bytes(pid_t process, const struct kvasir_job *job)
+{
+    uint64_t local_used = 0;
+    unsigned local_index = 0;
+    for (unsigned r = 0; r < job->remote_count; r++) {
+        uint64_t remote_used = 0;
+        while (remote_used < job->remotes[r].bytes) {
+            const struct kvasir_local *local = &job->locals[local_index];
+            uint64_t part = job->remotes[r].bytes - remote_used;
+            struct iovec here;
+            struct iovec there;
+            ssize_t moved;
+            part = part < local->bytes - local_used ? part : local->bytes - local_used;
+            here = (struct iovec){(void *)(uintptr_t)(local->address + local_used), part};
+            there =
+                (struct iovec){(void *)(uintptr_t)(job->remotes[r].address + remote_used), part};
+            moved = job->kind == KVASIR_JOB_READ
+                        ? process_vm_readv(process, &here, 1, &there, 1, 0)
+                        : process_vm_writev(process, &here, 1, &there, 1, 0);
+            if (moved <= 0) {
+                return errno == ESRCH ? KVASIR_TIMEOUT : KVASIR_IO;
+            }
+            remote_used += (uint64_t)moved;
+            local_used += (uint64_t)moved;
+            if (local_used == local->bytes) {
+                local_index++;
+                local_used = 0;
+            }
+        }
+    }
+    return KVASIR_OK;
+}
+
+/* ---- windows ---- */
+
+/* A key for each grant; nobody can use them yet. False: there are not enough. */
+static inline bool take_windows(struct state *state, struct kvasir_grant *grants, unsigned count)
+{
+    unsigned taken = 0;
+    for (unsigned i = 0; i < KEYS_MAX && taken < count; i++) {
+        struct key *key = &state->table->keys[i];
+        if (key->key == 0 && key->reserved == 0) {
+            key->reserved = 1;
+            grants[taken].window = (struct kvasir_window *)(void *)key;
+            grants[taken++].key = next_number(state) << 8 | 0xa5U;
+        }
+    }
+    for (unsigned i = 0; taken < count && i < taken; i++) {
+        ((struct key *)(void *)grants[i].window)->reserved = 0;
+    }
+    return taken == count;
+}
+
+/* Not every key at once: what a reader sees is whole. */
+static inline void bind_windows(const struct kvasir_grant *grants, unsigned count, uint32_t pair)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct key *key = (struct key *)(void *)grants[i].window;
+        key->rights = grants[i].rights;
+        key->base = grants[i].local.address;
+        key->bytes = grants[i].local.bytes;
+        key->pair = pair;
+        key->key = grants[i].key;
+    }
+}
+
+static inline void drop_windows(struct kvasir_grant *grants, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct key *key = (struct key *)(void *)grants[i].window;
+        *key = (struct key){.key = 0};
+        grants[i].window = NULL;
+    }
+}
+
+/* Those of a queue pair that ends. */
+static inline void lose_windows(struct state *state, uint32_t pair)
+{
+    for (unsigned i = 0; i < KEYS_MAX; i++) {
+        if (state->table->keys[i].pair == pair) {
+            state->table->keys[i] = (struct key){.key = 0};
+        }
+    }
 }
