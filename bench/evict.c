@@ -328,8 +328,10 @@ int main(int argc, char **argv)
     }
     (void)printf("\n");
     for (unsigned i = 0; policy_at(i) != NULL; i++) {
-        print_policy(&trace, policy_at(i), capacities, best, 1);
-        print_policy(&trace, policy_at(i), capacities, best, SHARDS_MAX);
+        if (!policy_at(i)->by_expiry) { /* nothing here expires */
+            print_policy(&trace, policy_at(i), capacities, best, 1);
+            print_policy(&trace, policy_at(i), capacities, best, SHARDS_MAX);
+        }
     }
     for (size_t i = 0; i < trace.count; i++) {
         free(needs[i]);

@@ -67,6 +67,17 @@ static bool parse_ttl(struct conn *conn, struct request *request, struct slice t
     return true;
 }
 
+static bool parse_cost(struct request *request, struct slice text, struct op_put *put)
+{
+    uint64_t cost;
+    if (!slice_to_u64(text, &cost) || cost == 0) {
+        request_refuse(request, "ERR COST takes a number greater than 0");
+        return false;
+    }
+    put->cost_log2 = (uint8_t)(64 - __builtin_clzll(cost));
+    return true;
+}
+
 /* One option at *index, which moves to its last word. */
 static bool parse_put_option(struct conn *conn, struct request *request, uint32_t *index,
                              uint32_t *flags, struct op_put *put)
@@ -85,6 +96,9 @@ static bool parse_put_option(struct conn *conn, struct request *request, uint32_
     }
     if (slice_equal_nocase(word, "ttl") && more) {
         return parse_ttl(conn, request, value, put);
+    }
+    if (slice_equal_nocase(word, "cost") && more) {
+        return parse_cost(request, value, put);
     }
     if (slice_equal_nocase(word, "parent") && more) {
         put->parent_hash = op_hash(conn->database, value);

@@ -128,6 +128,7 @@ struct op_put {
     uint32_t pin_ms;
     uint8_t pin_kind;    /* enum value_pin */
     uint8_t value_class; /* enum kvasir_class */
+    uint8_t cost_log2;   /* of recomputing it, in any unit, and 1; 0: nothing is said */
 };
 
 struct op_stat {

@@ -410,6 +410,7 @@ static struct value *policy_prefix_victim(struct policy *policy)
             uint32_t dearness = policy_prefix_queue(value) % POLICY_PREFIX_DEARNESSES;
             policy_prefix_unlink(policy, value);
             value->policy_bits |= POLICY_PREFIX_PARENT;
+            value->policy_stamp = policy->clock; /* no older than what follows it */
             policy_prefix_push(policy, value,
                                (POLICY_FAMILY_CHAIN * 2U + 1) * POLICY_PREFIX_DEARNESSES +
                                    dearness);

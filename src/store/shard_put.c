@@ -17,11 +17,22 @@ bool shard_put_allowed(struct op *op, struct value *old)
     return op->status == KVASIR_OK;
 }
 
+/* A cost for a length of 1 MiB, by powers of two from 1 to 15: policies compare those alone. */
+static uint32_t shard_put_cost(uint64_t length_bytes, uint32_t cost_log2)
+{
+    uint32_t length_log2 = 63U - (uint32_t)__builtin_clzll(length_bytes | 1);
+    uint32_t level = cost_log2 + 20 > length_log2 ? cost_log2 + 20 - length_log2 : 1;
+    return level < 15 ? level : 15;
+}
+
 static void shard_put_describe(struct value *value, const struct op *op)
 {
     value->parent_hash = op->put.parent_hash;
     value->value_class = op->put.value_class & 3U;
     value->flags = op->put.parent_hash != 0 ? VALUE_FLAG_PARENT : 0;
+    if (op->put.cost_log2 != 0) { /* what was reserved has it already */
+        value->cost = shard_put_cost(value->length_bytes, op->put.cost_log2) & 15U;
+    }
     if ((op->flags & OP_SET_CHECKSUM) != 0) {
         value->flags |= VALUE_FLAG_CHECKSUM;
         value->checksum = op->put.checksum;

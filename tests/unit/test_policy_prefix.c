@@ -107,6 +107,59 @@ static void test_policy_prefix_keeps_what_comes_back(void **state)
     policy_prefix.destroy(&policy);
 }
 
+/* Of values alike in all else, the one that costs least to have again goes, though it is the youngest. */
+static void test_policy_prefix_keeps_what_is_dear(void **state)
+{
+    (void)state;
+    struct value values[8];
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    for (unsigned i = 0; i < 8; i++) {
+        values[i] =
+            (struct value){.hash = test_mix(i), .length_bytes = 4096, .cost = i < 7 ? 12 : 2};
+        policy_prefix.insert(policy, &values[i]);
+    }
+    assert_ptr_equal(test_evict(&policy_prefix, policy), &values[7]);
+    assert_ptr_equal(test_evict(&policy_prefix, policy), &values[0]);
+    policy_prefix.destroy(&policy);
+}
+
+/* A state that another one continues goes first, whoever is older. */
+static void test_policy_prefix_drops_the_replaced_state(void **state)
+{
+    (void)state;
+    struct value chain[3];
+    test_chain(chain, 3, 40);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    chain[1].value_class = KVASIR_CLASS_STATE;
+    chain[2].value_class = KVASIR_CLASS_STATE;
+    for (unsigned i = 0; i < 3; i++) {
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    assert_ptr_equal(test_evict(&policy_prefix, policy), &chain[1]);
+    policy_prefix.destroy(&policy);
+}
+
+/* What comes after its parent was evicted is worth nothing, and goes before older blocks. */
+static void test_policy_prefix_drops_the_child_of_what_went(void **state)
+{
+    (void)state;
+    struct value chain[4];
+    struct value old = {.hash = test_mix(9000), .length_bytes = 4096};
+    test_chain(chain, 4, 60);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    for (unsigned i = 0; i < 3; i++) {
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    assert_ptr_equal(test_evict(&policy_prefix, policy), &chain[2]);
+    policy_prefix.insert(policy, &old);
+    policy_prefix.insert(policy, &chain[3]);
+    assert_ptr_equal(test_evict(&policy_prefix, policy), &chain[3]);
+    policy_prefix.destroy(&policy);
+}
+
 static void test_policy_fifo_evicts_what_was_never_read_first(void **state)
 {
     (void)state;
@@ -213,6 +266,9 @@ int main(void)
         cmocka_unit_test(test_policy_prefix_evicts_chains_from_their_tails),
         cmocka_unit_test(test_policy_prefix_takes_a_parent_that_is_its_own),
         cmocka_unit_test(test_policy_prefix_keeps_what_comes_back),
+        cmocka_unit_test(test_policy_prefix_keeps_what_is_dear),
+        cmocka_unit_test(test_policy_prefix_drops_the_replaced_state),
+        cmocka_unit_test(test_policy_prefix_drops_the_child_of_what_went),
         cmocka_unit_test(test_policy_fifo_evicts_what_was_never_read_first),
         cmocka_unit_test(test_policies_name_exactly_who_is_inside),
         cmocka_unit_test(test_policies_report_no_memory),
