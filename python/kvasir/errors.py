@@ -27,6 +27,8 @@ class Status(enum.IntEnum):
     IO = -14
     BUSY = -15
     CANCELLED = -16
+    QUOTA = -17
+    OVERRUN = -18
 
 
 class Error(Exception):
@@ -125,6 +127,18 @@ class Busy(Error):
     default_status = Status.BUSY
 
 
+class Quota(NoMemory):
+    """The tenant holds all that its burst allows, and none of that can go."""
+
+    default_status = Status.QUOTA
+
+
+class Overrun(Error):
+    """What was asked for is not kept any more: events of too long ago."""
+
+    default_status = Status.OVERRUN
+
+
 class Cancelled(Error):
     """Withdrawn by the caller before it was done."""
 
@@ -144,6 +158,8 @@ _CLASSES: dict[int, type[Error]] = {
         Closed,
         Denied,
         NoMemory,
+        Quota,
+        Overrun,
         TooLarge,
         TooSmall,
         Corrupt,

@@ -41,6 +41,10 @@ const char *kvasir_status_name(enum kvasir_status status)
         return "busy";
     case KVASIR_CANCELLED:
         return "cancelled";
+    case KVASIR_QUOTA:
+        return "quota of the tenant reached";
+    case KVASIR_OVERRUN:
+        return "not kept any more";
     }
     return "unknown status";
 }

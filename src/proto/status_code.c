@@ -19,6 +19,8 @@ static const struct code_row CODES[] = {
     {"EXPIRED", KVASIR_EXPIRED},
     {"BUSY", KVASIR_BUSY},
     {"IO", KVASIR_IO},
+    {"QUOTA", KVASIR_QUOTA},
+    {"OVERRUN", KVASIR_OVERRUN},
     /* Redis's own. */
     {"NOAUTH", KVASIR_DENIED},
     {"WRONGPASS", KVASIR_DENIED},

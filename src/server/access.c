@@ -9,6 +9,7 @@ static void become(struct conn *conn, const struct acl_user *user)
 {
     conn->user = user;
     conn->restricted = !user->unrestricted;
+    conn->tenant = tenant_of_user(shard_tenants(conn->reactor->shard), acl_user_name(user));
 }
 
 void access_begin(struct conn *conn)
@@ -16,6 +17,14 @@ void access_begin(struct conn *conn)
     const struct acl_user *user = acl_table_default(conn->reactor->acl);
     become(conn, user);
     conn->authenticated = user->nopass && user->enabled;
+}
+
+void access_follow_tenants(struct reactor *reactor)
+{
+    list_foreach (cursor, &reactor->conns) {
+        struct conn *conn = list_entry(cursor, struct conn, link);
+        become(conn, conn->user);
+    }
 }
 
 /* ---- what was denied ---- */

@@ -11,6 +11,9 @@ void access_begin(struct conn *conn);
 /* Becomes the user when the password is right; else false, and the failure is counted and logged. */
 bool access_authenticate(struct conn *conn, struct slice name, struct slice password);
 
+/* The shard has other tenants: each connection learns which is its user's. */
+void access_follow_tenants(struct reactor *reactor);
+
 /* For restricted connections: refuses a request that its user may not make. */
 void access_judge(struct conn *conn, struct request *request);
 /* The same for a request whose payload has not arrived; says nothing. */

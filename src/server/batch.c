@@ -164,6 +164,7 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
     added->op = (struct op){.kind = (uint8_t)kind,
                             .database = batch->conn->database,
                             .flags = batch->conn->no_touch ? OP_READ_NO_TOUCH : 0,
+                            .tenant = batch->conn->tenant,
                             .owner = batch->conn->id};
     added->shard = (uint16_t)shard;
     part_append(batch, index);

@@ -483,7 +483,7 @@ void cmd_kv_reply_pin(struct conn *conn, struct request *request)
 {
     enum kvasir_status status = batch_op(conn->batch, request, 0)->status;
     if (status == KVASIR_BUSY) {
-        reply_error(conn, "BUSY hard pins and leases hold all the memory they may; release some");
+        reply_status(conn, status);
         return;
     }
     reply_integer(conn, status == KVASIR_OK ? 1 : 0);
@@ -536,7 +536,7 @@ void cmd_kv_reply_stat(struct conn *conn, struct request *request)
         ttl_ms = stat->expires_at_ms - conn->reactor->now.wall_ms;
         ttl_ms = ttl_ms > 0 ? ttl_ms : 0;
     }
-    reply_map(conn, 14);
+    reply_map(conn, 15);
     reply_pair_integer(conn, "length", (int64_t)stat->length_bytes);
     reply_pair_integer(conn, "stored", (int64_t)stat->stored_bytes);
     reply_pair_text(conn, "codec", "none");
@@ -551,6 +551,12 @@ void cmd_kv_reply_stat(struct conn *conn, struct request *request)
     reply_pair_integer(conn, "generation", stat->generation);
     reply_pair_hash(conn, "parent", (stat->flags & VALUE_FLAG_PARENT) != 0, stat->parent_hash);
     reply_pair_text(conn, "state", "sealed");
+    reply_text(conn, "tenant");
+    if (stat->tenant != 0) {
+        reply_text(conn, shard_tenants(conn->reactor->shard)->rows[stat->tenant].name);
+    } else {
+        reply_null(conn);
+    }
 }
 
 /* ---- KV.HELLO ---- */

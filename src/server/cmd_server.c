@@ -13,6 +13,7 @@
 #include "server/key_notice.h"
 #include "server/reply.h"
 #include "server/resize.h"
+#include "server/tenants.h"
 #include "server/tls_reload.h"
 
 #include <signal.h>
@@ -81,15 +82,14 @@ void cmd_server_reply_config_get(struct conn *conn, struct request *request)
     }
     reply_map(conn, count);
     for (unsigned i = 0; i < settings_count(); i++) {
-        char value[SETTINGS_TEXT_BYTES];
+        char buffer[SETTINGS_TEXT_BYTES];
         if (name_wanted(request, settings_name(i))) {
             reply_text(conn, settings_name(i));
             if (strcmp(settings_name(i), "requirepass") == 0) {
                 reply_bulk(conn, acl_table_required(conn->reactor->acl));
                 continue;
             }
-            settings_value(&conn->reactor->settings, i, value);
-            reply_text(conn, value);
+            reply_text(conn, settings_value(&conn->reactor->settings, i, buffer));
         }
     }
 }
@@ -150,6 +150,7 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
                     (unsigned long long)reactor->settings.events_backlog);
     }
     key_notice_configure(reactor);
+    tenants_configure(reactor);
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
     shard_set_value_max(reactor->shard, resize_value_max(reactor));
     if (index == 0) {

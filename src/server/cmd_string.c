@@ -21,6 +21,8 @@ static const char *upload_error(enum kvasir_status failure)
     case KVASIR_NO_MEMORY:
     case KVASIR_AGAIN:
         return ERROR_OOM;
+    case KVASIR_QUOTA:
+        return ERROR_QUOTA;
     default:
         return "ERR the key is longer than 65000 bytes";
     }

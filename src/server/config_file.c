@@ -34,8 +34,7 @@ static struct slice value_of(const struct renewal *renewal, unsigned index, char
     if (strcmp(settings_name(index), "requirepass") == 0) {
         return acl_table_required(renewal->users);
     }
-    settings_value(renewal->settings, index, text);
-    return slice_of_text(text);
+    return slice_of_text(settings_value(renewal->settings, index, text));
 }
 
 static bool is_blank(uint8_t byte)
@@ -79,8 +78,8 @@ static bool same_value(const struct renewal *renewal, unsigned index)
 {
     char now[SETTINGS_TEXT_BYTES];
     char other[SETTINGS_TEXT_BYTES];
-    settings_value(renewal->scratch, index, other);
-    return slice_equal(value_of(renewal, index, now), slice_of_text(other));
+    return slice_equal(value_of(renewal, index, now),
+                       slice_of_text(settings_value(renewal->scratch, index, other)));
 }
 
 /* ---- lines ---- */

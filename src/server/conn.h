@@ -97,7 +97,8 @@ struct conn {
     bool no_evict, no_touch;
     bool paused; /* in reactor->pause.waiting, by batch_link */
     uint8_t database;
-    uint8_t modes; /* CONN_MODE_… */
+    uint8_t tenant; /* of its user: row of the shards' tables; 0: none */
+    uint8_t modes;  /* CONN_MODE_… */
     enum resp_version resp;
     uint32_t budget_bytes; /* left of this turn */
 

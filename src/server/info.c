@@ -5,6 +5,7 @@
 #include "server/conn.h"
 #include "server/info_channels.h"
 #include "server/info_writer.h"
+#include "server/tenants.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,9 +47,12 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
         facts.databases[i].mean_ttl_ms = database.mean_ttl_ms;
     }
     facts.copied_bytes = copy_payload_bytes() - reactor->copied_bytes_at_reset;
+    struct tenants_facts tenants;
+    tenants_tell(reactor->shard, &tenants);
     if (gather_answer_add(&gather->answers[index], &facts, sizeof(facts)) &&
         gather_answer_add(&gather->answers[index], reactor->command_stats,
-                          sizeof(*reactor->command_stats))) {
+                          sizeof(*reactor->command_stats)) &&
+        gather_answer_add(&gather->answers[index], &tenants, sizeof(tenants))) {
         info_channels_add(&gather->answers[index], &reactor->pubsub);
     }
 }
@@ -528,6 +532,7 @@ static const struct section {
     {"Latencystats", false, section_latencystats, NULL},
     {"Cluster", true, section_cluster, NULL},
     {"Keyspace", true, section_keyspace, NULL},
+    {"Tenants", true, tenants_write, NULL},
 };
 
 static bool wanted(const struct section *section, const struct slice *names, uint32_t count)
@@ -565,18 +570,19 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
                uint32_t section_count, struct gather_answer *text)
 {
     struct totals totals;
-    struct info_writer writer = {.conn = conn, .totals = &totals, .text = text};
+    struct info_writer writer = {.conn = conn, .totals = &totals, .gather = gather, .text = text};
     bool first = true;
     add_up(conn, gather, &totals);
     totals.commands = sum_commands(gather);
     if (totals.commands == NULL ||
-        !info_channels_count(gather, sizeof(struct info_facts) + sizeof(struct command_stats),
-                             totals.channels)) {
+        !info_channels_count(gather, INFO_CHANNELS_AT, totals.channels)) {
         free(totals.commands);
         return false;
     }
     for (size_t i = 0; i < ARRAY_COUNT(SECTIONS); i++) {
-        if (!wanted(&SECTIONS[i], sections, section_count)) {
+        if (!wanted(&SECTIONS[i], sections, section_count) ||
+            (SECTIONS[i].write == tenants_write &&
+             shard_tenants(conn->reactor->shard)->count == 0)) {
             continue;
         }
         if (!first) {

@@ -6,6 +6,7 @@
 #include "base/slice.h"
 #include "server/command_stats.h"
 #include "server/gather.h"
+#include "server/tenants.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,8 +15,8 @@ struct conn;
 
 #define INFO_DATABASES_MAX 64
 
-/* What one reactor tells; lies in its answer's text, and behind it its struct command_stats, and the
- * channels that are listened to: see info_channels.h. */
+/* What one reactor tells; lies in its answer's text, and behind it its struct command_stats, its struct
+ * tenants_facts, and the channels that are listened to: see info_channels.h. */
 struct info_facts {
     uint64_t payload_bytes, payload_taken_bytes, metadata_bytes, payload_pages;
     uint64_t values, orphans, reserved, leases, reservations;
@@ -27,6 +28,9 @@ struct info_facts {
         int64_t mean_ttl_ms;
     } databases[INFO_DATABASES_MAX];
 };
+
+#define INFO_TENANTS_AT  (sizeof(struct info_facts) + sizeof(struct command_stats))
+#define INFO_CHANNELS_AT (INFO_TENANTS_AT + sizeof(struct tenants_facts))
 
 gather_run_fn info_run;
 

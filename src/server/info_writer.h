@@ -14,6 +14,7 @@ struct totals;
 struct info_writer {
     struct conn *conn;
     const struct totals *totals;
+    const struct gather *gather; /* what the reactors answered */
     struct gather_answer *text;
     bool failed; /* no memory for the text */
 };

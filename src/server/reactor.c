@@ -19,6 +19,7 @@
 #include "server/resize.h"
 #include "server/secret.h"
 #include "server/shed.h"
+#include "server/tenants.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -454,6 +455,7 @@ static struct shard *make_shard(struct reactor *reactor)
         .append_bytes_max = settings->proto_max_bulk_len,
         .grants_max = (uint32_t)settings->grants_max,
         .database_count = (uint32_t)settings->databases,
+        .tenant_uses = reactor->server->tenant_uses,
         .events_zero_us = reactor->server->events_zero_us,
         .now = reactor->now,
     };
@@ -526,6 +528,7 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
         reactor->timer == NULL) {
         goto no_memory;
     }
+    tenants_configure(reactor);
     (void)snprintf(error, error_capacity, "out of memory or file descriptors for reactor %u",
                    index);
     if (!accept_open(reactor, error, error_capacity)) {

@@ -97,10 +97,19 @@ void reply_status(struct conn *conn, enum kvasir_status status)
         reply_error(conn, "OOM command not allowed when used memory > 'maxmemory'.");
         return;
     case KVASIR_BUSY:
-        reply_error(conn, "BUSY leases, reservations or pins hold all they may; release some");
+        reply_errorf(
+            conn,
+            "BUSY leases and hard pins of a shard may hold %llu bytes (half of its share of "
+            "the payload memory), and with reservations be %llu (grants-max); release some",
+            (unsigned long long)pages_present_count(conn->reactor->server->payload) *
+                SERVER_PAYLOAD_PAGE_BYTES / 2 / conn->reactor->server->reactor_count,
+            (unsigned long long)conn->reactor->settings.grants_max);
         return;
     case KVASIR_INVALID:
         reply_error(conn, "ERR the key is longer than 65000 bytes");
+        return;
+    case KVASIR_QUOTA:
+        reply_error(conn, ERROR_QUOTA);
         return;
     case KVASIR_OK:
     case KVASIR_PENDING:
@@ -117,6 +126,7 @@ void reply_status(struct conn *conn, enum kvasir_status status)
     case KVASIR_EXPIRED:
     case KVASIR_IO:
     case KVASIR_CANCELLED:
+    case KVASIR_OVERRUN:
         reply_errorf(conn, "%s %s", status_code_word(status), kvasir_status_name(status));
         return;
     }

@@ -7,6 +7,10 @@
 
 #include <kvasir/types.h>
 
+#define ERROR_QUOTA                                                                        \
+    "QUOTA the tenant's burst has no room for this value: what it holds cannot go (pins, " \
+    "leases, reservations), or the value alone is longer; see tenants in CONFIG and INFO"
+
 /* Whether the reactor has buffers for a reply of so many bytes just now: those that can be very long
  * are refused rather than cut off with the connection. */
 bool reply_fits(const struct conn *conn, uint64_t length_bytes);

@@ -384,6 +384,18 @@ static bool ports_fit(const struct server *server, char *error, size_t error_cap
     return false;
 }
 
+/* Each shard writes its own cache lines. */
+static struct tenant_use *make_tenant_uses(uint32_t count)
+{
+    size_t bytes = count * sizeof(struct tenant_use);
+    struct tenant_use *uses = aligned_alloc(CACHE_LINE_BYTES, bytes);
+    _Static_assert(sizeof(struct tenant_use) % CACHE_LINE_BYTES == 0, "no line is shared");
+    if (uses != NULL) {
+        memset(uses, 0, bytes);
+    }
+    return uses;
+}
+
 enum kvasir_status server_create(const struct settings *settings, char *error,
                                  size_t error_capacity, struct server **server_p)
 {
@@ -426,9 +438,11 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     if (!make_memory(server, error, error_capacity)) {
         goto fail;
     }
+    server->tenant_uses = make_tenant_uses(server->reactor_count);
     server->mailbox = mailbox_create(server->reactor_count);
     server->reuse = reuse_create(server->reactor_count);
-    if (server->mailbox == NULL || server->reuse == NULL || server->done_descriptor < 0) {
+    if (server->mailbox == NULL || server->reuse == NULL || server->tenant_uses == NULL ||
+        server->done_descriptor < 0) {
         (void)snprintf(error, error_capacity, "out of memory or file descriptors");
         goto fail;
     }
@@ -531,6 +545,7 @@ void server_destroy(struct server **server_p)
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         reactor_destroy(&server->reactors[i]);
     }
+    free(server->tenant_uses);
     acl_table_destroy(&server->acl);
     fabric_close(&server->fabric);
     loader_destroy(&server->modules);

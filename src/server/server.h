@@ -9,6 +9,7 @@
 #include "mem/region.h"
 #include "net/mailbox.h"
 #include "server/settings.h"
+#include "store/tenant.h"
 
 #include <kvasir/transport_types.h>
 
@@ -39,7 +40,8 @@ struct server {
     struct region *metadata_region;                /* owned */
     struct pages *payload;                         /* owned */
     struct pages *metadata;                        /* owned */
-    struct reuse *reuse;   /* owned; what the shards' eviction policies learn together */
+    struct reuse *reuse;            /* owned; what the shards' eviction policies learn together */
+    struct tenant_use *tenant_uses; /* owned: one of each reactor's shard */
     struct acl_table *acl; /* owned; the latest, which reactor 0 alone replaces and looks up here */
     struct loader *modules; /* owned; read-only while reactors run */
     struct fabric

@@ -1,5 +1,6 @@
 #include "server/settings.h"
 
+#include "base/check.h"
 #include "base/number.h"
 #include "server/notice_classes.h"
 #include "server/output_limit.h"
@@ -21,7 +22,8 @@ enum kind {
     KIND_TEXT,
     KIND_CHOICE,
     KIND_LIMITS,
-    KIND_CLASSES
+    KIND_CLASSES,
+    KIND_TENANTS
 };
 enum changes {
     START,
@@ -67,6 +69,8 @@ static const struct row ROWS[] = {
     {KIND_LIMITS, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #define CLASSES(field, name, initial, changes, help) \
     {KIND_CLASSES, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
+#define TENANTS(field, name, initial, changes, help) \
+    {KIND_TENANTS, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
@@ -76,6 +80,7 @@ static const struct row ROWS[] = {
 #undef CHOICE
 #undef LIMITS
 #undef CLASSES
+#undef TENANTS
 };
 
 static const struct row *row_find(struct slice name)
@@ -163,6 +168,17 @@ static bool set_classes(struct settings *settings, const struct row *row, struct
     return true;
 }
 
+static bool set_tenants(struct settings *settings, const struct row *row, struct slice value)
+{
+    struct tenant_table table;
+    char reason[256];
+    if (!tenant_table_parse(&table, value, reason, sizeof(reason))) {
+        return false;
+    }
+    tenant_table_format(&table, field_of(settings, row), TENANTS_TEXT_BYTES);
+    return true;
+}
+
 static bool set_field(struct settings *settings, const struct row *row, struct slice value)
 {
     switch (row->kind) {
@@ -193,6 +209,8 @@ static bool set_field(struct settings *settings, const struct row *row, struct s
         return set_limits(settings, row, value);
     case KIND_CLASSES:
         return set_classes(settings, row, value);
+    case KIND_TENANTS:
+        return set_tenants(settings, row, value);
     }
     return false;
 }
@@ -233,6 +251,9 @@ static void allowed_text(const struct row *row, char *text, size_t capacity)
         return;
     case KIND_CLASSES:
         (void)snprintf(text, capacity, "letters out of Ag$lshzxeKEtmdn");
+        return;
+    case KIND_TENANTS:
+        (void)snprintf(text, capacity, "NAME prefix|user TEXT guarantee SIZE burst SIZE; ...");
         return;
     }
 }
@@ -305,6 +326,13 @@ enum kvasir_status settings_set(struct settings *settings, struct slice name, st
         return KVASIR_UNSUPPORTED;
     }
     if (!set_field(settings, row, value)) {
+        struct tenant_table table;
+        char reason[256];
+        if (row->kind == KIND_TENANTS &&
+            !tenant_table_parse(&table, value, reason, sizeof(reason))) {
+            (void)snprintf(error, error_capacity, "%s: %s", row->name, reason);
+            return KVASIR_INVALID;
+        }
         allowed_text(row, allowed, sizeof(allowed));
         (void)snprintf(error, error_capacity, "%s takes %s, not '%.*s'", row->name, allowed,
                        (int)(value.length_bytes < 64 ? value.length_bytes : 64),
@@ -324,7 +352,7 @@ const char *settings_name(unsigned index)
     return ROWS[index].name;
 }
 
-void settings_value(const struct settings *settings, unsigned index, char *value)
+const char *settings_value(const struct settings *settings, unsigned index, char *buffer)
 {
     const struct row *row = &ROWS[index];
     const char *field = (const char *)settings + row->offset;
@@ -334,23 +362,24 @@ void settings_value(const struct settings *settings, unsigned index, char *value
     case KIND_NUMBER:
     case KIND_BYTES:
         memcpy(&number, field, sizeof(number));
-        (void)snprintf(value, SETTINGS_TEXT_BYTES, "%llu", (unsigned long long)number);
-        return;
+        (void)snprintf(buffer, SETTINGS_TEXT_BYTES, "%llu", (unsigned long long)number);
+        return buffer;
     case KIND_SIGNED:
         memcpy(&number, field, sizeof(number));
-        (void)snprintf(value, SETTINGS_TEXT_BYTES, "%lld", (long long)number);
-        return;
+        (void)snprintf(buffer, SETTINGS_TEXT_BYTES, "%lld", (long long)number);
+        return buffer;
     case KIND_SWITCH:
         memcpy(&on, field, sizeof(on));
-        (void)snprintf(value, SETTINGS_TEXT_BYTES, "%s", on ? "yes" : "no");
-        return;
+        (void)snprintf(buffer, SETTINGS_TEXT_BYTES, "%s", on ? "yes" : "no");
+        return buffer;
     case KIND_TEXT:
     case KIND_CHOICE:
     case KIND_LIMITS:
     case KIND_CLASSES:
-        memcpy(value, field, SETTINGS_TEXT_BYTES);
-        return;
+    case KIND_TENANTS:
+        return field;
     }
+    unreachable();
 }
 
 static bool is_blank(char byte)

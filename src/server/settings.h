@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "base/slice.h"
+#include "store/tenant.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +25,7 @@ struct settings {
 #define CHOICE(field, name, initial, words, changes, help)            char field[SETTINGS_TEXT_BYTES];
 #define LIMITS(field, name, initial, changes, help)                   char field[SETTINGS_TEXT_BYTES];
 #define CLASSES(field, name, initial, changes, help)                  char field[SETTINGS_TEXT_BYTES];
+#define TENANTS(field, name, initial, changes, help)                  char field[TENANTS_TEXT_BYTES];
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
@@ -33,6 +35,7 @@ struct settings {
 #undef CHOICE
 #undef LIMITS
 #undef CLASSES
+#undef TENANTS
 };
 
 void settings_init(struct settings *settings);
@@ -64,11 +67,12 @@ ATTR_MUST_USE enum kvasir_status settings_read_arguments(struct settings *settin
                                                          char **argv, char *error,
                                                          size_t error_capacity);
 
-/* How many options there are, and the name, value and help of each. value must hold
- * SETTINGS_TEXT_BYTES. */
+/* How many options there are, and the name, value and help of each. The value is the settings' own
+ * text, or what buffer, of SETTINGS_TEXT_BYTES, was filled with. */
 unsigned settings_count(void);
 const char *settings_name(unsigned index);
-void settings_value(const struct settings *settings, unsigned index, char *value);
+ATTR_MUST_USE const char *settings_value(const struct settings *settings, unsigned index,
+                                         char *buffer);
 
 /* Says what does not go together (several options at once). KVASIR_OK or KVASIR_INVALID. */
 ATTR_MUST_USE enum kvasir_status settings_verify(const struct settings *settings, char *error,

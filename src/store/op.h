@@ -135,7 +135,7 @@ struct op_stat {
     uint64_t length_bytes, stored_bytes, checksum, parent_hash;
     int64_t expires_at_ms, pin_left_ms;
     uint32_t generation, hits, leases, idle_s;
-    uint8_t value_class, flags, pin_kind, state;
+    uint8_t value_class, flags, pin_kind, state, tenant;
 };
 
 struct op {
@@ -148,6 +148,7 @@ struct op {
     uint8_t pin_kind;
     uint32_t flags;
     enum kvasir_status status; /* result: see each kind in shard.h */
+    uint8_t tenant;            /* of the user who asks; 0: the key says whose the value is */
     struct slice key;
     uint64_t hash; /* op_hash(database, key) */
     union {

@@ -19,18 +19,41 @@ static uint64_t shard_values_max(const struct shard_config *config)
     return metadata_bytes / value_bytes(0);
 }
 
-static bool shard_setup_policy(struct shard *shard, const struct policy_ops *ops)
+/* An order for each tenant, and one for all others. False: out of memory, and there is none. */
+static bool shard_create_policies(const struct shard *shard, const struct policy_ops *ops,
+                                  struct policy *policies[TENANTS_MAX])
 {
-    struct policy *policy = NULL;
-    if (ops != NULL) {
-        policy = ops->create(shard->config.reuse, shard->config.index);
-        if (policy == NULL) {
+    for (uint32_t i = 0; i < TENANTS_MAX; i++) {
+        bool wanted = ops != NULL && (i == 0 || shard->tenant_table.rows[i].name[0] != '\0');
+        policies[i] = wanted ? ops->create(shard->config.reuse, shard->config.index) : NULL;
+        if (wanted && policies[i] == NULL) {
+            for (uint32_t j = 0; j < i; j++) {
+                ops->destroy(&policies[j]);
+            }
             return false;
         }
     }
-    shard->policy_ops = ops;
-    shard->policy = policy;
     return true;
+}
+
+static void shard_destroy_policies(const struct policy_ops *ops,
+                                   struct policy *policies[TENANTS_MAX])
+{
+    for (uint32_t i = 0; ops != NULL && i < TENANTS_MAX; i++) {
+        ops->destroy(&policies[i]);
+    }
+}
+
+/* Puts policies in the shard's tenants' hands, and hands out those that were there. */
+static void shard_exchange_policies(struct shard *shard, const struct policy_ops *ops,
+                                    struct policy *policies[TENANTS_MAX])
+{
+    shard->policy_ops = ops;
+    for (uint32_t i = 0; i < TENANTS_MAX; i++) {
+        struct policy *former = shard->tenants[i].policy;
+        shard->tenants[i].policy = policies[i];
+        policies[i] = former;
+    }
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -71,9 +94,11 @@ struct shard *shard_create(const struct shard_config *config)
     if (shard->spaces == NULL) {
         goto fini_grants;
     }
-    if (!shard_setup_policy(shard, config->policy)) {
+    struct policy *policies[TENANTS_MAX];
+    if (!shard_create_policies(shard, config->policy, policies)) {
         goto free_spaces;
     }
+    shard_exchange_policies(shard, config->policy, policies);
     return shard;
 
 free_spaces:
@@ -112,9 +137,10 @@ void shard_destroy(struct shard **shard_p)
     }
     check(shard->detached.first == NULL);
     shard_room_release(shard);
-    if (shard->policy != NULL) {
-        shard->policy_ops->destroy(&shard->policy);
-    }
+    struct policy *policies[TENANTS_MAX] = {NULL};
+    const struct policy_ops *ops = shard->policy_ops;
+    shard_exchange_policies(shard, NULL, policies);
+    shard_destroy_policies(ops, policies);
     free(shard->spaces);
     grant_fini(&shard->grants);
     index_fini(&shard->index);
@@ -202,21 +228,22 @@ void shard_set_value_max(struct shard *shard, uint64_t length_bytes)
 void shard_set_policy(struct shard *shard, const struct policy_ops *policy)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
-    struct policy *former = shard->policy;
+    struct policy *policies[TENANTS_MAX];
     const struct policy_ops *former_ops = shard->policy_ops;
-    if (former_ops == policy || !shard_setup_policy(shard, policy)) {
+    if (former_ops == policy || !shard_create_policies(shard, policy, policies)) {
         return;
     }
-    shard->soft = (struct value_list){0};
+    shard_exchange_policies(shard, policy, policies);
+    for (uint32_t i = 0; i < TENANTS_MAX; i++) {
+        shard->tenants[i].soft = (struct value_list){0};
+    }
     for (uint64_t i = 0; i < shard->index.bucket_count; i++) {
         for (struct value *v = index_first(&shard->index, i); v != NULL; v = index_next(v)) {
             v->policy_bits = 0;
             shard_value_enlist(shard, v);
         }
     }
-    if (former != NULL) {
-        former_ops->destroy(&former);
-    }
+    shard_destroy_policies(former_ops, policies);
 }
 
 static bool shard_visible(const struct shard *shard, const struct value *value, uint8_t database)

@@ -29,6 +29,7 @@
  *   SET_FROM      OK (integer = length), EXISTS, NOT_FOUND (XX), NO_MEMORY, AGAIN, TOO_LARGE
  *   PIN, UNPIN    OK, NOT_FOUND; PIN: BUSY when pins hold their whole share of memory
  *   STAT          OK, NOT_FOUND
+ * What can end in NO_MEMORY can end in QUOTA: the tenant has all it may, and none of it can go.
  * What can end in NO_MEMORY, and BIT_COUNT and BIT_FIND, can say PENDING as well: room for a long value
  * takes more than one turn, and so do its bytes, SHARD_STEP_BYTES in each; execute the same op again
  * in the next. Until it is done the op holds pins in value and old.
@@ -45,6 +46,7 @@
 #include "store/notice.h"
 #include "store/op.h"
 #include "store/policy.h"
+#include "store/tenant.h"
 #include "store/watch.h"
 
 #include <stdbool.h>
@@ -68,6 +70,8 @@ struct shard_config {
     uint32_t grants_max;       /* leases and reservations together */
     uint32_t database_count;
     int64_t events_zero_us; /* Unix time when the moments' mono_us was 0; of all shards the same */
+    struct tenant_use
+        *tenant_uses; /* borrowed: one of each shard, zero at first; NULL: one shard */
     struct moment now;
 };
 
@@ -146,6 +150,19 @@ uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct mo
 void shard_set_policy(struct shard *shard, const struct policy_ops *policy);
 /* Longer values are TOO_LARGE from now on; those that are there stay. */
 void shard_set_value_max(struct shard *shard, uint64_t length_bytes);
+
+/* Tenants from now on: those of the same name keep their counts, values go to whom they belong then.
+ * All shards are given the same tables in the same order, so that rows are the same in all. Looks at
+ * every value once when more than limits changed. False: out of memory, all is as before. */
+ATTR_MUST_USE bool shard_set_tenants(struct shard *shard, const struct tenant_table *table);
+const struct tenant_table *shard_tenants(const struct shard *shard);
+
+/* All of numbers, so that those of several shards can be summed. */
+struct shard_tenant_stats {
+    uint64_t bytes, value_count, fixed_bytes, hits, misses, evicted, evicted_bytes, refused;
+};
+void shard_tenant_stats(const struct shard *shard, uint32_t row,
+                        struct shard_tenant_stats *stats_p);
 
 typedef void shard_visit_fn(void *argument, struct slice key, const struct value *value);
 

@@ -36,7 +36,7 @@ void shard_edit_end(struct shard *shard, struct value *old, struct value *value)
 {
     if (old != NULL) {
         value->expires_at_ms = old->expires_at_ms;
-        value->generation = old->generation + 1;
+        value->generation = (old->generation + 1U) & VALUE_GENERATION_MAX;
         value->value_class = old->value_class;
         value->parent_hash = old->parent_hash;
         value->flags = old->flags & VALUE_FLAG_PARENT;

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "store/shard_impl.h"
+#include "store/shard_tenant.h"
 
 /* Flushed values are looked for so far before anything else goes: well under a millisecond. */
 #define SHARD_BACKLOG_BUCKETS 1024U
@@ -17,6 +18,10 @@ static void shard_evict_value(struct shard *shard, struct value *value)
         why = EVENT_EVICTED;
         shard->evicted++;
         shard->evicted_bytes += value->length_bytes;
+        if (shard_has_tenants(shard)) {
+            shard_tenant_of(shard, value)->evicted++;
+            shard_tenant_of(shard, value)->evicted_bytes += value->length_bytes;
+        }
         shard_age_note_victim(shard, value);
     }
     shard_value_unlink(shard, value, why);
@@ -46,15 +51,15 @@ static void shard_evict_set_aside(struct shard *shard, struct value *value,
     shard_value_delist(shard, value);
     value->parked = (uint8_t)parked & 3U;
     if (parked == VALUE_PARKED_SOFT) {
-        value_list_push_back(&shard->soft, value);
+        value_list_push_back(&shard_tenant_of(shard, value)->soft, value);
     }
 }
 
 /* The oldest of those that were set aside for a soft pin; unless any is set only if its pin ran out. */
-static bool shard_evict_soft(struct shard *shard, bool any)
+static bool shard_evict_soft(struct shard *shard, struct shard_tenant *tenant, bool any)
 {
     struct value *value;
-    while ((value = shard->soft.first) != NULL) {
+    while ((value = tenant->soft.first) != NULL) {
         if (shard_evict_held(value)) {
             shard_evict_set_aside(shard, value, VALUE_PARKED_HELD);
             continue;
@@ -68,13 +73,17 @@ static bool shard_evict_soft(struct shard *shard, bool any)
     return false;
 }
 
-static bool shard_evict_victim(struct shard *shard)
+bool shard_evict_tenant(struct shard *shard, uint32_t index)
 {
-    if (shard_evict_soft(shard, false)) {
+    struct shard_tenant *tenant = &shard->tenants[index];
+    if (tenant->policy == NULL) {
+        return false;
+    }
+    if (shard_evict_soft(shard, tenant, false)) {
         return true;
     }
     struct value *value;
-    while ((value = shard->policy_ops->victim(shard->policy)) != NULL) {
+    while ((value = shard->policy_ops->victim(tenant->policy)) != NULL) {
         if (shard_evict_held(value)) {
             shard_evict_set_aside(shard, value, VALUE_PARKED_HELD);
         } else if (shard_pin_soft_running(shard, value)) {
@@ -84,15 +93,47 @@ static bool shard_evict_victim(struct shard *shard)
             return true;
         }
     }
-    return shard_evict_soft(shard, true);
+    return shard_evict_soft(shard, tenant, true);
 }
 
-bool shard_evict_one(struct shard *shard)
+/* Nobody here has more than his guarantee, and nobody elsewhere: what the guarantees leave cannot be used,
+ * because values are rounded up or metadata ran out. Whoever wants room gives it himself, if he can. */
+static bool shard_evict_within_guarantees(struct shard *shard, uint32_t tenant)
+{
+    if (shard_evict_tenant(shard, tenant)) {
+        return true;
+    }
+    for (uint32_t i = 0; i < shard->tenant_table.count; i++) {
+        if (shard_evict_tenant(shard, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool shard_evict_victim(struct shard *shard, uint32_t tenant, bool metadata)
+{
+    uint32_t tried = 0;
+    uint32_t picked;
+    if (LIKELY(!shard_has_tenants(shard))) {
+        return shard_evict_tenant(shard, 0);
+    }
+    while ((picked = shard_tenant_pick(shard, tried)) != TENANTS_MAX) {
+        if (shard_evict_tenant(shard, picked)) {
+            return true;
+        }
+        tried |= 1U << picked;
+    }
+    return (metadata || !shard_tenant_others_exceed(shard)) &&
+           shard_evict_within_guarantees(shard, tenant);
+}
+
+bool shard_evict_one(struct shard *shard, uint32_t tenant, bool metadata)
 {
     if (shard_evict_backlog(shard, SHARD_BACKLOG_BUCKETS)) {
         return true;
     }
-    if (shard->policy != NULL && shard_evict_victim(shard)) {
+    if (shard->policy_ops != NULL && shard_evict_victim(shard, tenant, metadata)) {
         return true;
     }
     /* A few flushed values among many others may take a whole round to find. */
@@ -108,7 +149,7 @@ uint32_t shard_evict_payload_pages(const struct shard *shard)
 
 enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata)
 {
-    if (shard->policy == NULL || shard->config.shard_count == 1) {
+    if (shard->policy_ops == NULL || shard->config.shard_count == 1) {
         return KVASIR_NO_MEMORY;
     }
     const struct pages *pages = metadata ? shard->config.metadata : shard->config.payload;

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "store/shard_event.h"
 #include "store/shard_impl.h"
+#include "store/shard_tenant.h"
 #include "store/shard_watch.h"
 
 #define SHARD_SMALL_BUCKETS  65536U
@@ -105,6 +106,7 @@ bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
         shard_expire_walk(shard, elapsed_us, &budget);
     }
     shard_expire_note_stale(shard);
+    shard_tenant_tick(shard);
     shard_room_tick(shard);
     bool unbalanced = index_balance(&shard->index, budget);
     return more || shard->backlog_count > 0 || unbalanced;

@@ -7,7 +7,6 @@
  * shard_kinds.h (what each kind of op does). */
 
 #include "mem/layout.h"
-#include "store/event_ring.h"
 #include "store/grant.h"
 #include "store/index.h"
 #include "store/meta.h"
@@ -32,6 +31,17 @@ struct shard_space {
     uint16_t epoch;          /* a value of another epoch was flushed */
 };
 
+/* What a tenant has here; see shard_tenant.h. */
+struct shard_tenant {
+    struct policy *policy;  /* owned; NULL: never evict, or a row that is free */
+    struct value_list soft; /* set aside because of a soft pin: they go when nothing else can */
+    uint64_t bytes, value_count;
+    uint64_t fixed_bytes;                      /* held, or not yet sealed */
+    uint64_t others_bytes, others_fixed_bytes; /* in the other shards, when last looked at */
+    uint64_t guarantee_bytes;                  /* as far as all can be kept */
+    uint64_t hits, misses, evicted, evicted_bytes, refused;
+};
+
 struct shard {
     uint32_t magic;
     struct shard_config config;
@@ -41,9 +51,9 @@ struct shard {
     struct meta meta;
     struct runs *payload;                /* owned */
     const struct policy_ops *policy_ops; /* NULL: never evict */
-    struct policy *policy;               /* owned; NULL with policy_ops */
-    struct value_list soft;     /* set aside because of a soft pin: they go when nothing else can */
-    struct value_list detached; /* reserved values and orphans */
+    struct tenant_table tenant_table;
+    struct shard_tenant tenants[TENANTS_MAX]; /* the first: of all who are no tenant */
+    struct value_list detached;               /* reserved values and orphans */
     struct grant_table grants;
     struct shard_space *spaces; /* owned; database_count of them */
     uint64_t backlog_count;     /* sums over all databases */
@@ -142,8 +152,10 @@ uint32_t shard_value_whole_pages(const struct shard *shard, const struct value *
 
 /* ---- shard_evict.c ---- */
 
-/* Frees one value that may go. False: there is none. */
-bool shard_evict_one(struct shard *shard);
+/* Frees one value that may go, for the tenant that wants room. False: there is none. */
+bool shard_evict_one(struct shard *shard, uint32_t tenant, bool metadata);
+/* One of that tenant's. */
+bool shard_evict_tenant(struct shard *shard, uint32_t tenant);
 /* NO_MEMORY, or AGAIN when other shards hold pages of that pool. */
 enum kvasir_status shard_evict_verdict(const struct shard *shard, bool metadata);
 uint32_t shard_evict_payload_pages(const struct shard *shard);
@@ -161,9 +173,10 @@ void shard_age_sample(struct shard *shard);
 struct shard_room {
     uint64_t copy_bytes;
     uint32_t evictions;
+    uint32_t tenant; /* for whom */
 };
 
-struct shard_room shard_room_begin(void);
+struct shard_room shard_room_begin(uint32_t tenant);
 /* Makes some room for a value of this length (or for metadata), by moving others or by evicting.
  * KVASIR_OK: try again at once; KVASIR_PENDING: enough for this turn, call again in the next; else
  * there is no room to be made: KVASIR_NO_MEMORY or KVASIR_AGAIN. */
@@ -213,6 +226,9 @@ uint32_t shard_expire_bucket(struct shard *shard);
 
 /* ---- what they have in common ---- */
 
+/* An access is counted. */
+void shard_read_missed(struct shard *shard, const struct op *op);
+void shard_read_hit(struct shard *shard, const struct op *op, const struct value *value);
 /* The key's value (borrowed, NULL: none), counted as a hit or a miss and, unless the op says otherwise,
  * as an access; sets status and integer. */
 struct value *shard_read_find(struct shard *shard, struct op *op);

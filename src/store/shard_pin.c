@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "store/shard_impl.h"
 #include "store/shard_kinds.h"
+#include "store/shard_tenant.h"
 
 /* Below half of what the shard's clock counts before it wraps. */
 #define SHARD_PIN_MS_MAX   (24U * 24 * 3600 * 1000)
@@ -29,6 +30,9 @@ static void shard_pin_hold(struct shard *shard, struct value *value)
 {
     if (value->holds == 0) {
         shard->held_bytes += value->length_bytes;
+        if (shard_has_tenants(shard)) {
+            shard_tenant_fix(shard, value, 1);
+        }
     }
     value->holds++;
 }
@@ -39,6 +43,9 @@ static void shard_pin_let_go(struct shard *shard, struct value *value)
     value->holds--;
     if (value->holds == 0) {
         shard->held_bytes -= value->length_bytes;
+        if (shard_has_tenants(shard)) {
+            shard_tenant_fix(shard, value, -1);
+        }
     }
 }
 
@@ -206,7 +213,7 @@ void shard_pin_lease(struct shard *shard, struct op *op)
 {
     struct value *value = shard_value_find(shard, op);
     if (value == NULL) {
-        shard->misses++;
+        shard_read_missed(shard, op);
         op->status = KVASIR_NOT_FOUND;
         return;
     }
@@ -220,7 +227,7 @@ void shard_pin_lease(struct shard *shard, struct op *op)
         op->status = KVASIR_BUSY;
         return;
     }
-    shard->hits++;
+    shard_read_hit(shard, op, value);
     shard_value_touch(shard, value);
     shard_pin_hold(shard, value);
     (void)shard_pin_take(value);

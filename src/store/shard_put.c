@@ -46,7 +46,7 @@ static void shard_put_seal(struct shard *shard, struct op *op, struct value *val
 {
     bool expired = shard_value_expired(shard, value);
     if (old != NULL) {
-        value->generation = old->generation + 1;
+        value->generation = (old->generation + 1U) & VALUE_GENERATION_MAX;
         shard_value_unlink(shard, old, expired ? EVENT_EXPIRED : EVENT_NONE);
     }
     if (!expired) {
@@ -76,7 +76,7 @@ void shard_put_set(struct shard *shard, struct op *op)
         return;
     }
     int64_t expires_at_ms = shard_put_expiry(op, old);
-    uint32_t generation = old != NULL ? old->generation + 1 : 1;
+    uint32_t generation = old != NULL ? old->generation + 1U : 1;
     uint64_t unlinked_count = shard->unlinked_count;
     struct value *value;
     op->status = shard_value_take(shard, op, op->payload.length_bytes, &value);
@@ -88,7 +88,7 @@ void shard_put_set(struct shard *shard, struct op *op)
     }
     shard_value_write(shard, value, op->payload);
     value->expires_at_ms = expires_at_ms;
-    value->generation = generation;
+    value->generation = generation & VALUE_GENERATION_MAX;
     if (shard->unlinked_count != unlinked_count) {
         old = shard_value_find(shard, op); /* making room may have taken it */
     }

@@ -4,19 +4,36 @@
 #include "store/shard_impl.h"
 #include "store/shard_kinds.h"
 #include "store/shard_notice.h"
+#include "store/shard_tenant.h"
+
+void shard_read_missed(struct shard *shard, const struct op *op)
+{
+    shard->misses++;
+    if (shard_has_tenants(shard)) {
+        shard_tenant_count_read(shard, op, NULL);
+    }
+}
+
+void shard_read_hit(struct shard *shard, const struct op *op, const struct value *value)
+{
+    shard->hits++;
+    if (shard_has_tenants(shard)) {
+        shard_tenant_count_read(shard, op, value);
+    }
+}
 
 struct value *shard_read_find(struct shard *shard, struct op *op)
 {
     struct value *value = shard_value_find(shard, op);
     if (value == NULL) {
-        shard->misses++;
+        shard_read_missed(shard, op);
         op->status = KVASIR_NOT_FOUND;
         if (op->purpose == OP_FOR_ITSELF || op->purpose == OP_FOR_COPY) {
             shard_notice(shard, NOTICE_KEYMISS, op);
         }
         return NULL;
     }
-    shard->hits++;
+    shard_read_hit(shard, op, value);
     if ((op->flags & OP_READ_NO_TOUCH) == 0) {
         shard_value_touch(shard, value);
     }
@@ -92,6 +109,7 @@ void shard_read_stat(struct shard *shard, struct op *op)
         .flags = value->flags,
         .pin_kind = pin_left_ms > 0 ? value->pin_kind : VALUE_PIN_NONE,
         .state = value->state,
+        .tenant = value->tenant,
     };
     op->status = KVASIR_OK;
 }

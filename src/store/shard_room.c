@@ -28,11 +28,12 @@
 /* A hoard that nobody asked for in this time goes back: its value has gone elsewhere. */
 #define SHARD_ROOM_HOARD_US 200000
 
-struct shard_room shard_room_begin(void)
+struct shard_room shard_room_begin(uint32_t tenant)
 {
     return (struct shard_room){
         .copy_bytes = SHARD_ROOM_COPY_BYTES,
         .evictions = SHARD_ROOM_EVICTIONS,
+        .tenant = tenant,
     };
 }
 
@@ -81,7 +82,8 @@ static enum kvasir_status shard_room_evict(struct shard *shard, struct shard_roo
                                            bool metadata)
 {
     room->evictions -= room->evictions > 0;
-    return shard_evict_one(shard) ? KVASIR_OK : shard_evict_verdict(shard, metadata);
+    return shard_evict_one(shard, room->tenant, metadata) ? KVASIR_OK
+                                                          : shard_evict_verdict(shard, metadata);
 }
 
 /* Where there was no place for what is in a page, there may be when more was evicted since. */
@@ -158,7 +160,7 @@ uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct mo
     CHECK_MAGIC(shard, SHARD_MAGIC);
     shard_set_now(shard, now);
     shard_room_release(shard);
-    struct shard_room room = shard_room_begin();
+    struct shard_room room = shard_room_begin(0);
     uint32_t before_count = shard_evict_payload_pages(shard);
     uint32_t given_count = 0;
     room.copy_bytes *= SHARD_ROOM_RECLAIM_FACTOR;

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "store/shard_event.h"
 #include "store/shard_impl.h"
+#include "store/shard_tenant.h"
 #include "store/shard_watch.h"
 
 /* Expiry times are summed in seconds, up to this (the year 2242), so that 10^9 keys do not overflow. */
@@ -52,25 +53,28 @@ void shard_value_touch(struct shard *shard, struct value *value)
     if (value->hits < UINT16_MAX) {
         value->hits++;
     }
-    if (shard->policy != NULL && value->parked == VALUE_PARKED_NOT) {
-        shard->policy_ops->touch(shard->policy, value);
+    struct policy *policy = shard->tenants[value->tenant].policy;
+    if (policy != NULL && value->parked == VALUE_PARKED_NOT) {
+        shard->policy_ops->touch(policy, value);
     }
 }
 
 void shard_value_enlist(struct shard *shard, struct value *value)
 {
+    struct policy *policy = shard->tenants[value->tenant].policy;
     value->parked = VALUE_PARKED_NOT;
-    if (shard->policy != NULL) {
-        shard->policy_ops->insert(shard->policy, value);
+    if (policy != NULL) {
+        shard->policy_ops->insert(policy, value);
     }
 }
 
 void shard_value_delist(struct shard *shard, struct value *value)
 {
+    struct shard_tenant *tenant = shard_tenant_of(shard, value);
     if (value->parked == VALUE_PARKED_SOFT) {
-        value_list_remove(&shard->soft, value);
-    } else if (value->parked == VALUE_PARKED_NOT && shard->policy != NULL) {
-        shard->policy_ops->remove(shard->policy, value);
+        value_list_remove(&tenant->soft, value);
+    } else if (value->parked == VALUE_PARKED_NOT && tenant->policy != NULL) {
+        shard->policy_ops->remove(tenant->policy, value);
     }
 }
 
@@ -113,7 +117,16 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
     if (!shard_value_fits(shard, length_bytes)) {
         return KVASIR_TOO_LARGE;
     }
-    struct shard_room room = shard_room_begin();
+    uint8_t tenant = 0;
+    if (shard_has_tenants(shard)) {
+        tenant = shard_tenant_find(shard, op);
+        enum kvasir_status status =
+            shard_tenant_admit(shard, tenant, length_bytes + value_bytes(op->key.length_bytes));
+        if (status != KVASIR_OK) {
+            return status;
+        }
+    }
+    struct shard_room room = shard_room_begin(tenant);
     struct value *value = NULL;
     for (;;) {
         if (value == NULL) {
@@ -136,6 +149,7 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
     }
     value->hash = op->hash;
     value->database = op->database;
+    value->tenant = tenant & (TENANTS_MAX - 1);
     value->state = VALUE_RESERVED;
     value->generation = 1;
     value->pins = 1;
@@ -145,6 +159,10 @@ enum kvasir_status shard_value_take(struct shard *shard, const struct op *op, ui
     shard->reserved_count++;
     shard->payload_bytes += length_bytes;
     shard->whole_pages += shard_value_whole_pages(shard, value);
+    if (shard_has_tenants(shard)) {
+        shard_tenant_count(shard, value, 1);
+        shard_tenant_fix(shard, value, 1);
+    }
     *value_p = value;
     return KVASIR_OK;
 }
@@ -153,6 +171,12 @@ void shard_value_give(struct shard *shard, struct value **value_p)
 {
     struct value *value = *value_p;
     check(value->holds == 0);
+    if (shard_has_tenants(shard)) {
+        shard_tenant_count(shard, value, -1);
+        if (value->state == VALUE_RESERVED) {
+            shard_tenant_fix(shard, value, -1);
+        }
+    }
     if (value->state == VALUE_RESERVED) {
         value_list_remove(&shard->detached, value);
         shard->reserved_count--;
@@ -170,6 +194,9 @@ void shard_value_give(struct shard *shard, struct value **value_p)
 void shard_value_link(struct shard *shard, struct value *value)
 {
     check(value->state == VALUE_RESERVED);
+    if (shard_has_tenants(shard)) {
+        shard_tenant_fix(shard, value, -1);
+    }
     value_list_remove(&shard->detached, value);
     shard->reserved_count--;
     struct shard_space *space = shard_space_of(shard, value);
@@ -215,8 +242,8 @@ void shard_value_unlink(struct shard *shard, struct value *value, enum event_kin
 void shard_value_set_expiry(struct shard *shard, struct value *value, int64_t expires_at_ms)
 {
     shard_value_changes(shard, value);
-    bool enlisted =
-        shard->policy != NULL && shard->policy_ops->by_expiry && value->parked == VALUE_PARKED_NOT;
+    bool enlisted = shard->policy_ops != NULL && shard->policy_ops->by_expiry &&
+                    value->parked == VALUE_PARKED_NOT;
     if (enlisted) {
         shard_value_delist(shard, value);
     }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "store/shard_impl.h"
+#include "store/shard_tenant.h"
 
 struct shard_recount {
     uint64_t index_count, key_count, backlog_count, expiring_count, soft_count, set_aside_count;
@@ -9,6 +10,7 @@ struct shard_recount {
     uint64_t payload_bytes, held_bytes;
     uint32_t whole_pages;
     uint64_t holds;
+    uint64_t tenant_bytes[TENANTS_MAX], tenant_fixed_bytes[TENANTS_MAX];
 };
 
 static void shard_verify_owner(const struct shard *shard, const struct value *value)
@@ -30,6 +32,10 @@ static void shard_verify_value(const struct shard *shard, const struct value *va
     recount->held_bytes += value->holds > 0 ? value->length_bytes : 0;
     recount->holds += value->holds;
     recount->whole_pages += shard_value_whole_pages(shard, value);
+    recount->tenant_bytes[value->tenant] += shard_tenant_charge(value);
+    if (value->state == VALUE_RESERVED || value->holds > 0) {
+        recount->tenant_fixed_bytes[value->tenant] += shard_tenant_charge(value);
+    }
     check(value->hash == op_hash(value->database, value_key(value)));
     shard_verify_owner(shard, value);
 }
@@ -45,7 +51,7 @@ static void shard_verify_sealed(const struct shard *shard, const struct value *v
     recount->expiring_count += !flushed && value->expires_at_ms != 0;
     recount->soft_count += value->pin_kind == VALUE_PIN_SOFT;
     recount->set_aside_count += value->parked == VALUE_PARKED_SOFT;
-    if (shard->policy != NULL && value->parked == VALUE_PARKED_HELD) {
+    if (shard->policy_ops != NULL && value->parked == VALUE_PARKED_HELD) {
         check(value->pins > 0 || value->pin_kind == VALUE_PIN_HARD);
     }
     if (value->pin_kind == VALUE_PIN_HARD) {
@@ -80,6 +86,15 @@ static void shard_verify_spaces(const struct shard *shard, const struct shard_re
     check(expiring_count == recount->expiring_count && expiring_count == shard->expiring_count);
 }
 
+static void shard_verify_tenants(const struct shard *shard, const struct shard_recount *recount)
+{
+    for (uint32_t i = 0; i < TENANTS_MAX && shard_has_tenants(shard); i++) {
+        check(shard->tenants[i].bytes == recount->tenant_bytes[i]);
+        check(shard->tenants[i].fixed_bytes == recount->tenant_fixed_bytes[i]);
+        check(i < shard->tenant_table.count || recount->tenant_bytes[i] == 0);
+    }
+}
+
 void shard_verify(const struct shard *shard)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
@@ -95,11 +110,14 @@ void shard_verify(const struct shard *shard)
     shard_verify_detached(shard, &recount);
     shard_verify_spaces(shard, &recount);
     uint64_t set_aside_count = 0;
-    const struct value *value = shard->soft.first;
-    for (; value != NULL; value = value_list_next(value)) {
-        check(value->parked == VALUE_PARKED_SOFT);
-        set_aside_count++;
+    for (uint32_t i = 0; i < TENANTS_MAX; i++) {
+        const struct value *value = shard->tenants[i].soft.first;
+        for (; value != NULL; value = value_list_next(value)) {
+            check(value->parked == VALUE_PARKED_SOFT && value->tenant == i);
+            set_aside_count++;
+        }
     }
+    shard_verify_tenants(shard, &recount);
     check(set_aside_count == recount.set_aside_count);
     check(recount.index_count == shard->index.count);
     check(recount.soft_count == shard->soft_count);

@@ -56,10 +56,11 @@ struct value {
         uint32_t pinned_until_ms; /* VALUE_PIN_SOFT: of the shard's own clock, which wraps */
         uint32_t pin_slot;        /* VALUE_PIN_HARD: the grant that holds it and its deadline */
     };
-    uint32_t pins;         /* sends, fills and leases that still need the bytes */
-    uint32_t generation;   /* of the key, grows at each overwrite */
-    uint32_t touched_s;    /* shard clock in seconds at the last access (OBJECT IDLETIME) */
-    uint32_t policy_stamp; /* the policy's own: when it was last read, by the policy's clock */
+    uint32_t pins;            /* sends, fills and leases that still need the bytes */
+    uint32_t generation : 27; /* of the key, grows at each overwrite */
+    uint32_t tenant : 5;      /* row of the tenant whose quota it counts against; 0: none */
+    uint32_t touched_s;       /* shard clock in seconds at the last access (OBJECT IDLETIME) */
+    uint32_t policy_stamp;    /* the policy's own: when it was last read, by the policy's clock */
     uint16_t key_length_bytes;
     uint16_t hits;  /* saturates */
     uint16_t holds; /* leases, and one for a hard pin: never evicted while there are any */
@@ -79,6 +80,9 @@ struct value {
 _Static_assert(VALUE_FIELDS_BYTES <= 112, "metadata per value is a promise");
 
 #define VALUE_KEY_BYTES_MAX 65000U
+
+/* Generations go round. */
+#define VALUE_GENERATION_MAX ((1U << 27) - 1)
 
 static inline struct slice value_key(const struct value *value)
 {

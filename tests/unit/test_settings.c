@@ -57,8 +57,8 @@ static void test_settings_default_of_every_option_can_be_set(void **state)
     (void)state;
     settings_init(&settings);
     for (unsigned i = 0; i < settings_count(); i++) {
-        settings_value(&settings, i, value);
-        assert_int_equal(set(&settings, settings_name(i), value, false), KVASIR_OK);
+        const char *text = settings_value(&settings, i, value);
+        assert_int_equal(set(&settings, settings_name(i), text, false), KVASIR_OK);
     }
 }
 

@@ -26,6 +26,7 @@ struct fixture {
     struct pages *payload, *metadata;                /* owned */
     struct shard *shards[FIXTURE_SHARDS_MAX];        /* owned */
     struct shard *shard;                             /* the first */
+    struct tenant_use tenant_uses[FIXTURE_SHARDS_MAX];
     struct moment now;
 };
 
@@ -49,7 +50,7 @@ static inline struct pages *fixture_pages(size_t size_bytes, uint32_t page_bytes
     return pages;
 }
 
-static inline struct shard_config fixture_config(const struct fixture *fixture,
+static inline struct shard_config fixture_config(struct fixture *fixture,
                                                  const struct fixture_options *options)
 {
     return (struct shard_config){
@@ -61,6 +62,7 @@ static inline struct shard_config fixture_config(const struct fixture *fixture,
         .append_bytes_max = 1U << 20,
         .grants_max = options->grants_max != 0 ? options->grants_max : 64,
         .database_count = FIXTURE_DATABASES,
+        .tenant_uses = fixture->tenant_uses,
         .now = fixture->now,
     };
 }

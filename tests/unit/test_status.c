@@ -12,11 +12,11 @@
 static void test_status_names_are_distinct(void **state)
 {
     (void)state;
-    for (int a = KVASIR_CANCELLED; a <= KVASIR_AGAIN; a++) {
+    for (int a = KVASIR_OVERRUN; a <= KVASIR_AGAIN; a++) {
         const char *name = kvasir_status_name((enum kvasir_status)a);
         assert_non_null(name);
         assert_string_not_equal(name, "unknown status");
-        for (int b = KVASIR_CANCELLED; b < a; b++) {
+        for (int b = KVASIR_OVERRUN; b < a; b++) {
             assert_string_not_equal(name, kvasir_status_name((enum kvasir_status)b));
         }
     }
@@ -25,7 +25,7 @@ static void test_status_names_are_distinct(void **state)
 static void test_status_of_another_version_is_unknown(void **state)
 {
     (void)state;
-    assert_string_equal(kvasir_status_name((enum kvasir_status)(KVASIR_CANCELLED - 1)),
+    assert_string_equal(kvasir_status_name((enum kvasir_status)(KVASIR_OVERRUN - 1)),
                         "unknown status");
     assert_string_equal(kvasir_status_name((enum kvasir_status)(KVASIR_AGAIN + 1)),
                         "unknown status");

@@ -37,6 +37,8 @@ enum kvasir_status {
     KVASIR_IO = -14,          /* the operating system failed a call; see the log */
     KVASIR_BUSY = -15,        /* a limit on how many is reached, or the resource is taken */
     KVASIR_CANCELLED = -16,   /* withdrawn by the caller before it was done */
+    KVASIR_QUOTA = -17,       /* the tenant has all it may have, and none of that can go */
+    KVASIR_OVERRUN = -18,     /* what was asked for is not kept any more */
 };
 
 /* The status in lower case words for logs and messages, "unknown status" for any other number.
