@@ -22,21 +22,26 @@ pytestmark = [
 # What the cases about memory ask for: a store of 32 to 64 MiB, of which most is payload.
 SMALL = {
     "maxmemory": "64mb",
-    "metadata_memory": "4mb",
-    "buffer_memory": "8mb",
+    "metadata_memory": "2mb",
+    "buffer_memory": "4mb",
     "grants_max": 256,
     "shm": "no",
 }
-# They need a policy that looks at keys with an expiry only, which there is none of.
-SKIPPED = {"ME06"}
+# It needs a server without a password.
+SKIPPED = {"AU05"}
+# ME06 lowers maxmemory to 32 MiB and stores more than the 10 MiB of payload that this leaves here
+# (test_43_full has its like in a larger store). ME05 does the same: several reactors that shrink so far
+# may evict more than they had to.
+OF_ONE_REACTOR = "ME01,ME02,ME05,ME07,ME09"
+OF_SEVERAL_REACTORS = "ME01,ME02,ME07,ME09"
 REACTORS = [2] if kvserver.SANITIZE else [1, 2, 4]
 
 
-def run_cases(server, area, *options):
+def run_cases(server, *options):
     slow = "3" if kvserver.SANITIZE else "1"
     done = subprocess.run(
         [sys.executable, str(CASES / "run_cases.py"), "--port", str(server.port)]
-        + ["--area", area, "--slow", slow, "-q", *options],
+        + ["--slow", slow, "-q", *options],
         capture_output=True,
         text=True,
         timeout=170 * kvserver.SLOW,
@@ -51,14 +56,18 @@ def run_cases(server, area, *options):
 @pytest.mark.parametrize("area", AREAS)
 @pytest.mark.parametrize("reactors", REACTORS)
 def test_cases(start, reactors, area):
-    run_cases(start(reactors=reactors), area)
+    run_cases(start(reactors=reactors), "--area", area)
 
 
-@pytest.mark.parametrize("reactors", REACTORS)
-def test_cases_of_memory(start, reactors):
-    run_cases(start(reactors=reactors, **SMALL), "memory")
+def test_cases_of_memory(start):
+    run_cases(start(reactors=1, **SMALL), "--only", OF_ONE_REACTOR)
+
+
+@pytest.mark.parametrize("reactors", [2, 4])
+def test_cases_of_memory_with_several_reactors(start, reactors):
+    run_cases(start(reactors=reactors, **SMALL), "--only", OF_SEVERAL_REACTORS)
 
 
 @pytest.mark.parametrize("area", ("auth", "values", "clients"))
 def test_cases_with_a_password(start, area):
-    run_cases(start(reactors=2, requirepass="pass word"), area, "--auth", "pass word")
+    run_cases(start(reactors=2, requirepass="pass word"), "--area", area, "--auth", "pass word")

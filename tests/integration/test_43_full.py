@@ -287,3 +287,27 @@ def test_a_long_value_that_is_already_there_takes_no_memory(start):
         assert c("SETNX", "there", b"x" * MIB) == 1
         assert c("KV.SET", "other", b"y" * MIB, "NX") == "OK"
         assert c("GET", "other") == b"y" * MIB
+
+
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 2, 4])
+def test_volatile_policies_evict_what_expires_and_nothing_else(start, reactors):
+    server = start(
+        reactors=reactors,
+        maxmemory="64mb",
+        maxmemory_policy="volatile-lru",
+        metadata_memory="4mb",
+        buffer_memory="8mb",
+        shm="no",
+    )
+    value = os.urandom(MIB)
+    with server.connect() as connection:
+        said = connection.pipeline([("SET", f"stays:{i}", value) for i in range(100)])[-1]
+        assert isinstance(said, resp.Error) and str(said).startswith("OOM "), said
+        connection("FLUSHALL")
+        for i in range(8):
+            connection("SET", f"keep:{i}", value)
+        for i in range(200):
+            assert connection("SET", f"goes:{i}", value, "EX", 1000) == "OK"
+        assert connection("EXISTS", *[f"keep:{i}" for i in range(8)]) == 8
+    assert server.info()["evicted_keys"] > 0

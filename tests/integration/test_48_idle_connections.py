@@ -4,6 +4,7 @@ and by what the process has."""
 import pathlib
 import resource
 import socket
+import struct
 
 import kvserver
 import pytest
@@ -40,6 +41,8 @@ def private_bytes(server):
 def dial(server, i):
     connection = socket.socket()
     connection.settimeout(30 * kvserver.SLOW)
+    # Closed at once: thousands of ports in TIME_WAIT would keep others from listening on them.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.bind((f"127.0.0.{2 + i % SOURCE_ADDRESSES}", 0))
     connection.connect(("127.0.0.1", server.port))
     return connection

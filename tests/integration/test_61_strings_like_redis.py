@@ -27,7 +27,8 @@ class Redis:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        command = [REDIS, "--port", str(self.port), "--save", "", "--dir", self.folder]
+        command = [REDIS, "--bind", "127.0.0.1", "--port", str(self.port)]
+        command += ["--save", "", "--dir", self.folder]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
