@@ -165,8 +165,10 @@ static enum kvasir_status loop_memory_register(struct kvasir_domain *domain,
                                      .rights = options->rights};
     for (unsigned i = 0; remote != 0 && i < KEYS_MAX && memory->key == NULL; i++) {
         struct key *key = &domain->state->table->keys[i];
-        if (key->key == 0) {
-            *key = (struct key){.rights = remote, .base = memory->base, .bytes = memory->bytes};
+        if (take_key(key)) {
+            key->rights = remote;
+            key->base = memory->base;
+            key->bytes = memory->bytes;
             key->key = next_number(domain->state) << 8 | 0x5aU;
             memory->key = key;
         }
@@ -182,7 +184,7 @@ static enum kvasir_status loop_memory_register(struct kvasir_domain *domain,
 static void loop_memory_deregister(struct kvasir_memory **memory_p)
 {
     if ((*memory_p)->key != NULL) {
-        (*memory_p)->key->key = 0;
+        give_key((*memory_p)->key);
     }
     free(*memory_p);
     *memory_p = NULL;

@@ -24,11 +24,11 @@
 #define PREFIX_BYTES 8U
 
 struct key {
-    uint32_t key; /* 0: free */
-    uint32_t rights;
-    uint64_t base, bytes;
-    uint32_t pair; /* a window: good on this queue pair of ours only; 0: on any */
-    uint32_t reserved;
+    _Atomic uint32_t key; /* 0: nobody reaches anything by it */
+    _Atomic uint32_t rights;
+    _Atomic uint64_t base, bytes;
+    _Atomic uint32_t pair;  /* a window: good on this queue pair of ours only; 0: on any */
+    _Atomic uint32_t taken; /* by whichever thread made 1 of 0 */
 };
 
 struct pair {
@@ -176,20 +176,32 @@ static inline enum kvasir_status move_bytes(pid_t process, const struct kvasir_j
 
 /* ---- windows ---- */
 
+static inline bool take_key(struct key *key)
+{
+    uint32_t none = 0;
+    return atomic_compare_exchange_strong(&key->taken, &none, 1);
+}
+
+static inline void give_key(struct key *key)
+{
+    key->key = 0;
+    key->pair = 0;
+    key->taken = 0;
+}
+
 /* A key for each grant; nobody can use them yet. False: there are not enough. */
 static inline bool take_windows(struct state *state, struct kvasir_grant *grants, unsigned count)
 {
     unsigned taken = 0;
     for (unsigned i = 0; i < KEYS_MAX && taken < count; i++) {
         struct key *key = &state->table->keys[i];
-        if (key->key == 0 && key->reserved == 0) {
-            key->reserved = 1;
+        if (take_key(key)) {
             grants[taken].window = (struct kvasir_window *)(void *)key;
             grants[taken++].key = next_number(state) << 8 | 0xa5U;
         }
     }
     for (unsigned i = 0; taken < count && i < taken; i++) {
-        ((struct key *)(void *)grants[i].window)->reserved = 0;
+        give_key((struct key *)(void *)grants[i].window);
     }
     return taken == count;
 }
@@ -211,7 +223,7 @@ static inline void drop_windows(struct kvasir_grant *grants, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct key *key = (struct key *)(void *)grants[i].window;
-        *key = (struct key){.key = 0};
+        give_key(key);
         grants[i].window = NULL;
     }
 }
@@ -221,7 +233,7 @@ static inline void lose_windows(struct state *state, uint32_t pair)
 {
     for (unsigned i = 0; i < KEYS_MAX; i++) {
         if (state->table->keys[i].pair == pair) {
-            state->table->keys[i] = (struct key){.key = 0};
+            give_key(&state->table->keys[i]);
         }
     }
 }
