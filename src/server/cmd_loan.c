@@ -174,7 +174,7 @@ static struct loan *find_reservation(struct conn *conn, const struct request *re
 void cmd_loan_plan_commit(struct conn *conn, struct request *request)
 {
     struct loan *loan = find_reservation(conn, request);
-    uint64_t checksum;
+    uint64_t checksum = 0;
     if (request->arg_count == 3 && !slice_to_hex64(request->args[2], &checksum)) {
         request_refuse(request, "ERR the checksum is not a hexadecimal number");
         return;

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* All but the last four are what A stands for. */
-static const char LETTERS[] = "g$lshzxetdnKEm";
-static const char NOT_IN_A[] = "nKEm";
+/* What A stands for comes first. */
+#define LETTERS_OF_A "g$lshzxetd"
+static const char LETTERS[] = LETTERS_OF_A "nKEm";
 
 static uint32_t bit_of(char letter)
 {
@@ -16,7 +16,7 @@ static uint32_t bit_of(char letter)
 
 static uint32_t bits_of_all(void)
 {
-    return (UINT32_C(1) << (sizeof(LETTERS) - sizeof(NOT_IN_A))) - 1;
+    return (UINT32_C(1) << (sizeof(LETTERS_OF_A) - 1)) - 1;
 }
 
 static bool has(const struct notice_classes *classes, char letter)
