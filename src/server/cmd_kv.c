@@ -12,6 +12,9 @@
 
 #include <xxhash.h>
 
+/* How long a reservation stays unless KV.RESERVE says otherwise. */
+#define RESERVE_TIMEOUT_MS 30000
+
 static const char *const CLASS_WORDS[] = {"full", "window", "state", "encoder"};
 static const char *const PIN_WORDS[] = {"none", "soft", "hard"};
 
@@ -140,6 +143,25 @@ bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t *inde
         } else if (!parse_put_option(conn, request, index, flags, put)) {
             return false;
         }
+    }
+    return true;
+}
+
+bool cmd_kv_parse_reserve(struct conn *conn, struct request *request, uint32_t *flags,
+                          struct op_put *put, uint64_t *timeout_ms)
+{
+    uint64_t longest_ms = conn->reactor->settings.lease_max_ms;
+    uint32_t index = 3;
+    *timeout_ms = RESERVE_TIMEOUT_MS;
+    if (!slice_to_u64(request->args[2], &put->length_bytes)) {
+        request_refuse(request, "ERR the length is not a number");
+        return false;
+    }
+    if (!cmd_kv_parse_put(conn, request, &index, false, flags, put, timeout_ms)) {
+        return false;
+    }
+    if (*timeout_ms > longest_ms) {
+        *timeout_ms = longest_ms;
     }
     return true;
 }

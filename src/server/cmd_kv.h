@@ -21,3 +21,7 @@ void cmd_kv_reply_checksum(struct conn *conn, const struct value *value);
  * allowed. */
 bool cmd_kv_parse_put(struct conn *conn, struct request *request, uint32_t *index, bool from,
                       uint32_t *flags, struct op_put *put, uint64_t *timeout_ms);
+/* The same of KV.RESERVE key length …: fills in *put, its length too, and how long the reservation may stay,
+ * lease-max-ms at most. */
+bool cmd_kv_parse_reserve(struct conn *conn, struct request *request, uint32_t *flags,
+                          struct op_put *put, uint64_t *timeout_ms);

@@ -8,8 +8,6 @@
 #include "server/reply.h"
 #include "server/transaction.h"
 
-/* Unless KV.RESERVE says otherwise. */
-#define RESERVE_TIMEOUT_MS 30000
 /* Values of one round: as many jobs as a queue pair takes at a time. */
 #define LOANS_PER_ROUND 32U
 
@@ -118,27 +116,19 @@ void cmd_loan_reply_release(struct conn *conn, struct request *request)
 void cmd_loan_plan_reserve(struct conn *conn, struct request *request)
 {
     struct op_put put = {0};
-    uint64_t timeout_ms = RESERVE_TIMEOUT_MS;
-    uint32_t index = 3;
+    uint64_t timeout_ms;
     uint32_t flags;
     struct op *op;
     if (!may_lend(conn, request)) {
         return;
     }
-    if (!slice_to_u64(request->args[2], &put.length_bytes)) {
-        request_refuse(request, "ERR the length is not a number");
-        return;
-    }
-    if (!cmd_kv_parse_put(conn, request, &index, false, &flags, &put, &timeout_ms)) {
+    if (!cmd_kv_parse_reserve(conn, request, &flags, &put, &timeout_ms)) {
         return;
     }
     if (!loan_fits(conn, true, put.length_bytes)) {
         request_refuse(request,
                        "BUSY puts under way hold half of the memory; KV.SET waits for them");
         return;
-    }
-    if (timeout_ms > conn->reactor->settings.lease_max_ms) {
-        timeout_ms = conn->reactor->settings.lease_max_ms;
     }
     op = batch_add_op(conn->batch, request, OP_RESERVE, request->args[1]);
     op->put = put;

@@ -8,9 +8,7 @@
 #include "server/shm.h"
 
 /* A commit copies so much in one turn. */
-#define COPY_BYTES_MAX (1U << 20)
-/* Unless KV.RESERVE says otherwise. */
-#define RESERVE_TIMEOUT_MS    30000
+#define COPY_BYTES_MAX        (1U << 20)
 #define STAGING_DEFAULT_BYTES (32ULL << 20)
 /* Less than this is not divided any more. */
 #define STAGING_LAST_BYTES (4ULL << 20)
@@ -147,19 +145,14 @@ void cmd_shm_reply_connect_help(struct conn *conn, struct request *request)
 static void own_plan_reserve(struct conn *conn, struct request *request)
 {
     struct op_put put = {0};
-    uint64_t timeout_ms = RESERVE_TIMEOUT_MS;
-    uint32_t index = 3;
+    uint64_t timeout_ms;
     uint32_t flags;
     struct op *op;
     if (conn->staging == NULL) {
         request_refuse(request, ERROR_NO_STAGING);
         return;
     }
-    if (!slice_to_u64(request->args[2], &put.length_bytes)) {
-        request_refuse(request, "ERR the length is not a number");
-        return;
-    }
-    if (!cmd_kv_parse_put(conn, request, &index, false, &flags, &put, &timeout_ms)) {
+    if (!cmd_kv_parse_reserve(conn, request, &flags, &put, &timeout_ms)) {
         return;
     }
     if (put.length_bytes > conn->staging->size_bytes) {
@@ -171,9 +164,6 @@ static void own_plan_reserve(struct conn *conn, struct request *request)
         request_refuse(request,
                        "BUSY the staging area is full; commit or abort reservations first");
         return;
-    }
-    if (timeout_ms > conn->reactor->settings.lease_max_ms) {
-        timeout_ms = conn->reactor->settings.lease_max_ms;
     }
     op = batch_add_op(conn->batch, request, OP_GRANT_RESERVE, request->args[1]);
     op->put = put;
