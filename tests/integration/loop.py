@@ -45,6 +45,13 @@ class Control:
         self.path.unlink(missing_ok=True)
 
 
+def start_server(start, control, **options):
+    """A server that has the module, which does what control says."""
+    options.setdefault("reactors", 2)
+    prefix = ("env", f"KVASIR_LOOP_CONTROL={control.path}")
+    return start(prefix=prefix, loadmodule=MODULE, **options)
+
+
 class Peer:
     """A process's side: one table, in which memory and queue pairs are entered."""
 

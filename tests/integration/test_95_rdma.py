@@ -27,19 +27,13 @@ def control():
 
 @pytest.fixture
 def server(start, control):
-    return start_rdma(start, control)
+    return loop.start_server(start, control)
 
 
 @pytest.fixture
 def peer():
     peer = loop.Peer()
     yield peer
-
-
-def start_rdma(start, control, **options):
-    options.setdefault("reactors", 2)
-    prefix = ("env", f"KVASIR_LOOP_CONTROL={control.path}")
-    return start(prefix=prefix, loadmodule=loop.MODULE, **options)
 
 
 @pytest.fixture
@@ -144,7 +138,7 @@ def test_no_way_to_the_client(server, control, peer):
 
 
 def test_queue_pairs_are_bounded(start, control, peer):
-    server = start_rdma(start, control, reactors=1, rdma_clients_max=2)
+    server = loop.start_server(start, control, reactors=1, rdma_clients_max=2)
     with server.connect() as one, server.connect() as two, server.connect() as three:
         loop.connect(one, peer)
         loop.connect(two, peer)
@@ -347,7 +341,7 @@ def test_what_follows_a_put_sees_it(client, peer):
 
 
 def test_puts_longer_than_the_store_together(start, control, peer):
-    server = start_rdma(start, control, reactors=1)
+    server = loop.start_server(start, control, reactors=1)
     memory = loop.Memory(peer, 16 * MIB)
     with server.connect() as client:
         loop.connect(client, peer)
@@ -428,7 +422,7 @@ def test_failure_in_the_middle_of_a_pipeline(server, control, client, peer):
 
 
 def test_held_transfers_end_in_time(start, control, peer):
-    server = start_rdma(start, control, rdma_timeout_ms=300)
+    server = loop.start_server(start, control, rdma_timeout_ms=300)
     free = server.info()["payload_pages_free"]
     memory = loop.Memory(peer, 3 * MIB)
     with server.connect() as client:
@@ -577,7 +571,7 @@ def test_the_device_goes(server, control, client, peer):
 
 def test_registered_memory_stays(start, control, peer):
     """maxmemory goes down and up again; no page that the device knows is given away meanwhile."""
-    server = start_rdma(start, control, reactors=1, maxmemory="256mb", unixsocket="")
+    server = loop.start_server(start, control, reactors=1, maxmemory="256mb", unixsocket="")
     memory = loop.Memory(peer, 2 * MIB)
     memory.bytes[:] = payload_of(2 * MIB)
     with server.connect() as client:
@@ -610,7 +604,7 @@ def test_keys_are_shown_to_nobody(server, client, peer):
 
 
 def test_the_server_stops_with_work_under_way(start, control, peer):
-    server = start_rdma(start, control, shutdown_timeout=0)
+    server = loop.start_server(start, control, shutdown_timeout=0)
     memory = loop.Memory(peer, 2 * MIB)
     with server.connect() as client:
         loop.connect(client, peer)

@@ -25,15 +25,9 @@ def control():
     control.close()
 
 
-def start_rdma(start, control, **options):
-    options.setdefault("reactors", 2)
-    prefix = ("env", f"KVASIR_LOOP_CONTROL={control.path}")
-    return start(prefix=prefix, loadmodule=loop.MODULE, **options)
-
-
 @pytest.fixture
 def server(start, control):
-    return start_rdma(start, control)
+    return loop.start_server(start, control)
 
 
 @pytest.fixture
@@ -262,7 +256,7 @@ def test_the_server_dies_and_comes_back(start, control, connect, server):
     assert isinstance(request.wait()[0], kvasir.Error)
     server.kill()
     control(hold=0, waiting=0)
-    assert start_rdma(start, control).port == port
+    assert loop.start_server(start, control).port == port
     kvserver.wait_until(lambda: rdma_again(client, buffer), "the client to come back")
 
 

@@ -19,15 +19,9 @@ def control():
     control.close()
 
 
-def start_rdma(start, control, **options):
-    options.setdefault("reactors", 2)
-    prefix = ("env", f"KVASIR_LOOP_CONTROL={control.path}")
-    return start(prefix=prefix, loadmodule=loop.MODULE, **options)
-
-
 @pytest.fixture
 def server(start, control):
-    return start_rdma(start, control)
+    return loop.start_server(start, control)
 
 
 class Borrower:
@@ -258,7 +252,7 @@ def test_loans_are_bounded(server, client):
 
 def test_without_windows(start, control):
     control(no_windows=1)
-    server = start_rdma(start, control)
+    server = loop.start_server(start, control)
     peer = loop.Peer()
     with server.connect() as connection:
         with pytest.raises(resp.Error, match="UNSUPPORTED MODE CLIENT needs memory windows: the test"):
@@ -283,7 +277,7 @@ def test_the_device_goes_with_loans_out(server, control, client):
 
 
 def test_the_server_stops_with_loans_out(start, control):
-    server = start_rdma(start, control, shutdown_timeout=1)
+    server = loop.start_server(start, control, shutdown_timeout=1)
     with Borrower(server) as client:
         client("SET", "k", payload_of(MIB))
         client("KV.LEASE", 30000, "k")

@@ -20,24 +20,6 @@
 #define MIB    ((size_t)1 << 20)
 #define NO_KEY 0x00badbadU
 
-static int set_up(void **state)
-{
-    struct pair *pair = calloc(1, sizeof(*pair));
-    assert_non_null(pair);
-    pair_open(pair);
-    pair_join(pair);
-    *state = pair;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct pair *pair = *state;
-    pair_close(pair);
-    free(pair);
-    return 0;
-}
-
 /* ---- devices --------------------------------------------------------------------------------- */
 
 static void test_transport_lists_both_devices(void **state)
@@ -381,7 +363,7 @@ static void test_transport_uses_the_lower_mtu(void **state)
     check_size(pair, 64 * KIB, 41);
 }
 
-#define ON_PAIR(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define ON_PAIR(name) cmocka_unit_test_setup_teardown(name, pair_set_up, pair_tear_down)
 
 int main(void)
 {

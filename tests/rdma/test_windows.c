@@ -18,24 +18,6 @@
 #define GRANT_BYTES (64 * KIB)
 #define NO_KEY      0x00badbadU
 
-static int set_up(void **state)
-{
-    struct pair *pair = calloc(1, sizeof(*pair));
-    assert_non_null(pair);
-    pair_open(pair);
-    pair_join(pair);
-    *state = pair;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct pair *pair = *state;
-    pair_close(pair);
-    free(pair);
-    return 0;
-}
-
 static struct kvasir_grant grant_of(struct pair *pair, unsigned rights)
 {
     return (struct kvasir_grant){
@@ -248,7 +230,7 @@ static void test_windows_closing_a_link_revokes_its_grants(void **state)
     assert_refused(pair, grant.key);
 }
 
-#define ON_PAIR(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define ON_PAIR(name) cmocka_unit_test_setup_teardown(name, pair_set_up, pair_tear_down)
 
 int main(void)
 {

@@ -326,3 +326,21 @@ int pair_run_program(const char *path, const char *first, const char *second)
     }
     return WEXITSTATUS(status);
 }
+
+int pair_set_up(void **state)
+{
+    struct pair *pair = calloc(1, sizeof(*pair));
+    assert_non_null(pair);
+    pair_open(pair);
+    pair_join(pair);
+    *state = pair;
+    return 0;
+}
+
+int pair_tear_down(void **state)
+{
+    struct pair *pair = *state;
+    pair_close(pair);
+    free(pair);
+    return 0;
+}

@@ -53,6 +53,10 @@ void pair_create_link(struct pair *pair, struct pair_end *end, struct kvasir_lin
 
 /* A connected link between the ends, and what becomes of it. */
 void pair_join(struct pair *pair);
+
+/* A joined pair for one test, and its end. */
+int pair_set_up(void **state);
+int pair_tear_down(void **state);
 void pair_part(struct pair *pair);
 /* One link more between the ends, beside that of pair_join; fails the test if it cannot be had. */
 void pair_join_another(struct pair *pair, struct kvasir_link **of_owner_p,
