@@ -415,6 +415,9 @@ static void runs_give_to_chunk(struct runs *runs, struct run run, uint32_t chunk
                (size_t)run.length_units << runs->pages->unit_shift);
     if (record->free_bits == 0 && !runs_is_closed(runs, chunk)) {
         runs_partial_insert(runs, class, chunk);
+        if (runs->tables != NULL) { /* taken next, most likely */
+            __builtin_prefetch(&runs_owner_table(runs, record)[index], 1);
+        }
     }
     record->free_bits |= bit;
     if (record->free_bits == runs_chunk_all_bits(record, class)) {
@@ -440,6 +443,16 @@ void runs_give(struct runs *runs, struct run *run_p)
         extents_give(&runs->extents, granule);
     }
     run_p->page = PAGES_NONE;
+}
+
+void runs_prefetch(const struct runs *runs, const void *address)
+{
+    const struct pages *pages = runs->pages;
+    size_t offset = (size_t)((const uint8_t *)address - pages->base);
+    const struct granule *record =
+        &pages->granules[(offset >> pages->unit_shift) / PAGES_GRANULE_UNITS];
+    __builtin_prefetch(&record->free_bits);
+    __builtin_prefetch((const uint8_t *)(record + 1) - 1); /* it may cross into a second line */
 }
 
 struct run runs_find(const struct runs *runs, const void *address)

@@ -52,6 +52,9 @@ uint32_t runs_owner(const struct runs *runs, struct run run);
 /* The run that starts at this address and was taken from this allocator. */
 struct run runs_find(const struct runs *runs, const void *address);
 
+/* Has the bookkeeping of the run at this address on its way from memory. */
+void runs_prefetch(const struct runs *runs, const void *address);
+
 static inline uint8_t *runs_address(const struct pages *pages, struct run run)
 {
     return pages_address(pages, run.page) + (size_t)run.offset_units * pages_unit_bytes(pages);

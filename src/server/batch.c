@@ -299,13 +299,15 @@ static void part_send_back(struct reactor *reactor, struct batch_part *part)
  * can have under way. */
 #define PREFETCH_OPS 12
 
-static void prefetch_ops(const struct shard *shard, const struct batch_part *part, bool second)
+static void prefetch_ops(const struct shard *shard, const struct batch_part *part)
 {
-    uint16_t at = part->resume;
-    for (unsigned i = 0; i < PREFETCH_OPS && at != BATCH_OP_NONE; i++) {
-        const struct batch_op *entry = &part->batch->ops[at];
-        shard_prefetch(shard, entry->op.hash, second);
-        at = entry->next;
+    for (enum shard_step step = 0; step < SHARD_STEP_COUNT; step++) {
+        uint16_t at = part->resume;
+        for (unsigned i = 0; i < PREFETCH_OPS && at != BATCH_OP_NONE; i++) {
+            const struct batch_op *entry = &part->batch->ops[at];
+            shard_prefetch(shard, entry->op.hash, step);
+            at = entry->next;
+        }
     }
 }
 
@@ -315,8 +317,7 @@ static bool execute_ops(struct shard *shard, struct batch_part *part, const stru
     unsigned fetched = 0;
     while (part->resume != BATCH_OP_NONE) {
         if (fetched == 0 && part->first != part->last) {
-            prefetch_ops(shard, part, false);
-            prefetch_ops(shard, part, true);
+            prefetch_ops(shard, part);
             fetched = PREFETCH_OPS;
         }
         fetched -= fetched > 0;

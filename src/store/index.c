@@ -72,11 +72,14 @@ struct value *index_find(const struct index *index, uint8_t database, struct sli
     return NULL;
 }
 
-void index_prefetch(const struct index *index, uint64_t hash, bool chain)
+void index_prefetch(const struct index *index, uint64_t hash)
 {
-    uint64_t bucket = index_bucket(index, hash);
-    __builtin_prefetch(chain ? (const void *)index_first(index, bucket)
-                             : (const void *)&index->buckets[bucket]);
+    __builtin_prefetch(&index->buckets[index_bucket(index, hash)]);
+}
+
+const struct value *index_peek(const struct index *index, uint64_t hash)
+{
+    return index_first(index, index_bucket(index, hash));
 }
 
 static void index_push(struct index *index, uint64_t bucket, struct value *value)

@@ -32,9 +32,10 @@ void index_fini(struct index *index);
 
 struct value *index_find(const struct index *index, uint8_t database, struct slice key,
                          uint64_t hash);
-/* Has the bucket of a hash on its way from memory; with chain, the first value of its chain as well,
- * for which the bucket should have arrived. Changes nothing. */
-void index_prefetch(const struct index *index, uint64_t hash, bool chain);
+/* Has the bucket of a hash on its way from memory. Changes nothing. */
+void index_prefetch(const struct index *index, uint64_t hash);
+/* The first value of the chain in which one of this hash would be; NULL when the chain is empty. */
+const struct value *index_peek(const struct index *index, uint64_t hash);
 /* The key is not there yet. Neither of the two moves another value. */
 void index_insert(struct index *index, struct value *value);
 void index_remove(struct index *index, struct value *value);

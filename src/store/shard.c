@@ -196,9 +196,40 @@ static const struct shard_kind shard_kinds[] = {
     [OP_STAT] = {shard_read_stat, true},
 };
 
-void shard_prefetch(const struct shard *shard, uint64_t hash, bool second)
+static void prefetch_value(const struct value *value)
 {
-    index_prefetch(&shard->index, hash, second);
+    __builtin_prefetch(value);
+    __builtin_prefetch((const uint8_t *)value + CACHE_LINE_BYTES);
+    __builtin_prefetch((const uint8_t *)value + 2 * CACHE_LINE_BYTES - 1); /* its key */
+}
+
+/* Neighbours in the order of eviction: to unlink a value changes them. */
+static void prefetch_around(const struct shard *shard, const struct value *value)
+{
+    __builtin_prefetch(value_follow(value, value->policy_next));
+    __builtin_prefetch(value_follow(value, value->policy_prev));
+    runs_prefetch(shard->meta.runs, value);
+    if (value->layout.runs[0].page != PAGES_NONE) {
+        const void *bytes = runs_address(runs_pages(shard->payload), value->layout.runs[0]);
+        runs_prefetch(shard->payload, bytes);
+        __builtin_prefetch(bytes);
+    }
+}
+
+void shard_prefetch(const struct shard *shard, uint64_t hash, enum shard_step step)
+{
+    if (step == SHARD_STEP_BUCKET) {
+        index_prefetch(&shard->index, hash);
+        return;
+    }
+    const struct value *value = index_peek(&shard->index, hash);
+    if (step == SHARD_STEP_VALUE) {
+        prefetch_value(value);
+    } else if (value != NULL && value->hash == hash) {
+        prefetch_around(shard, value);
+    } else if (value != NULL) {
+        prefetch_value(index_next(value));
+    }
 }
 
 void shard_execute(struct shard *shard, struct op *op, const struct moment *now)

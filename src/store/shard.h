@@ -82,9 +82,17 @@ void shard_destroy(struct shard **shard_p);
 
 void shard_execute(struct shard *shard, struct op *op, const struct moment *now);
 
-/* Has what an op with this key's hash will look at first on its way from memory: call it for several
- * ops, then again for the same with second, then execute them. Changes nothing. */
-void shard_prefetch(const struct shard *shard, uint64_t hash, bool second);
+/* What an op looks at, each found by way of the one before. */
+enum shard_step {
+    SHARD_STEP_BUCKET,
+    SHARD_STEP_VALUE,
+    SHARD_STEP_AROUND, /* the bookkeeping of its memory, its neighbours, its first bytes */
+    SHARD_STEP_COUNT
+};
+
+/* Has what an op with this key's hash will look at on its way from memory: call it for several ops
+ * with one step, then for the same with the next, then execute them. Changes nothing. */
+void shard_prefetch(const struct shard *shard, uint64_t hash, enum shard_step step);
 
 /* The shard that gave out a grant id; any number comes back as some index, which may not exist. */
 uint32_t shard_of_grant(uint64_t grant_id);
