@@ -48,18 +48,26 @@ static void layout_give_pages(struct pages *pages, struct layout *layout)
     }
 }
 
+/* Pages that are given back in one order are taken in the other: each goes to that end of the chain at
+ * which the chain rises, so that neighbours follow each other and are one piece to whoever reads. */
 static bool layout_take_pages(const struct runs *runs, size_t count, struct layout *layout)
 {
     struct pages *pages = runs_pages(runs);
-    uint32_t *link = &layout->first_page;
+    uint32_t last = PAGES_NONE;
     for (size_t index = 0; index < count; index++) {
         uint32_t page = PAGES_NONE;
         if (!pages_take(pages, runs_node(runs), &page)) {
             layout_give_pages(pages, layout);
             return false;
         }
-        *link = page;
-        link = &pages_find(pages, page)->next;
+        if (last == PAGES_NONE || page < layout->first_page) {
+            pages_find(pages, page)->next = layout->first_page;
+            last = last == PAGES_NONE ? page : last;
+            layout->first_page = page;
+        } else {
+            pages_find(pages, last)->next = page;
+            last = page;
+        }
     }
     return true;
 }

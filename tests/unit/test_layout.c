@@ -224,6 +224,39 @@ static void test_layout_tail_is_split_when_no_piece_is_long_enough(void **state)
     }
 }
 
+/* Pieces that do not begin where the one before ended. */
+static unsigned breaks_of(const struct fixture *fixture, const struct layout *layout,
+                          size_t length_bytes)
+{
+    struct layout_cursor cursor;
+    struct iovec piece;
+    const uint8_t *end = NULL;
+    unsigned breaks = 0;
+    layout_cursor_init(&cursor, fixture->pages, layout, length_bytes);
+    while ((piece = layout_cursor_peek(&cursor)).iov_len > 0) {
+        breaks += end != NULL && end != piece.iov_base;
+        end = (const uint8_t *)piece.iov_base + piece.iov_len;
+        layout_cursor_skip(&cursor, piece.iov_len);
+    }
+    return breaks;
+}
+
+static void test_layout_pages_that_come_back_follow_each_other_again(void **state)
+{
+    const struct fixture *fixture = *state;
+    for (unsigned round = 0; round < 5; round++) {
+        struct layout layouts[2];
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(layout_take(fixture->runs, 8 * (size_t)PAGE_BYTES, &layouts[i]),
+                             KVASIR_OK);
+            assert_int_equal(breaks_of(fixture, &layouts[i], 8 * (size_t)PAGE_BYTES), 0);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            layout_give(fixture->runs, 8 * (size_t)PAGE_BYTES, &layouts[(round + i) % 2]);
+        }
+    }
+}
+
 static void test_layout_failing_anywhere_takes_nothing(void **state)
 {
     const struct fixture *fixture = *state;
@@ -491,6 +524,7 @@ int main(void)
         FIXTURE_TEST(test_layout_waste_is_small_from_one_granule_on),
         FIXTURE_TEST(test_layout_cursor_crosses_pieces),
         FIXTURE_TEST(test_layout_tail_is_split_when_no_piece_is_long_enough),
+        FIXTURE_TEST(test_layout_pages_that_come_back_follow_each_other_again),
         FIXTURE_TEST(test_layout_failing_anywhere_takes_nothing),
         FIXTURE_TEST(test_layout_larger_than_pool_is_no_memory),
         FIXTURE_TEST(test_layout_random_values_never_overlap),
