@@ -26,6 +26,37 @@ static void test_slot_is_the_published_crc(void **state)
     assert_int_equal(slot_of_key(slice_of(NULL, 0)), 0);
 }
 
+/* The polynomial x^16 + x^12 + x^5 + 1, one bit after the other. */
+static uint16_t crc_by_bits(const uint8_t *bytes, size_t length_bytes)
+{
+    uint16_t crc = 0;
+    for (size_t i = 0; i < length_bytes; i++) {
+        crc = (uint16_t)(crc ^ bytes[i] << 8);
+        for (unsigned bit = 0; bit < 8; bit++) {
+            crc = (uint16_t)(crc << 1 ^ ((crc & 0x8000) != 0 ? 0x1021 : 0));
+        }
+    }
+    return crc;
+}
+
+static void test_slot_of_any_length_is_the_sum_by_bits(void **state)
+{
+    (void)state;
+    uint8_t key[259];
+    uint32_t noise = 1;
+    for (unsigned round = 0; round < 64; round++) {
+        for (size_t i = 0; i < sizeof(key); i++) {
+            noise = noise * 1664525 + 1013904223;
+            key[i] = (uint8_t)(noise >> 24);
+            key[i] = key[i] == '{' ? 'x' : key[i]; /* no tags */
+        }
+        for (size_t length = 0; length <= sizeof(key); length++) {
+            assert_int_equal(slot_of_key(slice_of(key, length)),
+                             crc_by_bits(key, length) % SLOT_COUNT);
+        }
+    }
+}
+
 static void test_slot_of_a_tagged_key_is_its_tags(void **state)
 {
     (void)state;
@@ -76,6 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slot_is_the_published_crc),
+        cmocka_unit_test(test_slot_of_any_length_is_the_sum_by_bits),
         cmocka_unit_test(test_slot_of_a_tagged_key_is_its_tags),
         cmocka_unit_test(test_slot_of_a_broken_tag_is_the_whole_keys),
         cmocka_unit_test(test_slot_reads_no_byte_past_the_key),
