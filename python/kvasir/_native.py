@@ -90,6 +90,7 @@ class PutOptions(ctypes.Structure):
         ("parent", c_char_p),
         ("parent_length_bytes", c_size_t),
         ("chain", c_bool),
+        ("cost", c_uint64),
     ]
 
 
@@ -161,7 +162,7 @@ LAYOUTS: tuple[tuple[str, type[ctypes.Structure], int], ...] = (
     ("iovec", Iovec, 16),
     ("kvasir_item", Item, 8 * ITEM_WORDS),
     ("kvasir_options", Options, 104),
-    ("kvasir_put_options", PutOptions, 40),
+    ("kvasir_put_options", PutOptions, 48),
     ("kvasir_submit_options", SubmitOptions, 24),
     ("kvasir_stat", StatRecord, 104),
     ("kvasir_counters", CountersRecord, 8 * len(COUNTER_NAMES)),

@@ -169,10 +169,13 @@ def _put_options(
     value_class: ValueClass,
     parent: Key | None,
     chain: bool,
+    cost: int,
 ) -> PutOptions | None:
     plain = not (only_if_absent or checksum or chain or ttl is not None or parent is not None)
-    if plain and value_class == "full":
+    if plain and value_class == "full" and cost == 0:
         return None
+    if not 0 <= cost < 1 << 64:
+        raise ValueError(f"cost is a whole number from 0 (nothing is said) on, not {cost!r}")
     if value_class not in _VALUE_CLASSES:
         raise ValueError(f"value_class is one of {', '.join(_VALUE_CLASSES)}, not {value_class!r}")
     options = PutOptions(
@@ -181,6 +184,7 @@ def _put_options(
         value_class=_VALUE_CLASSES.index(value_class),
         ttl_ms=0 if ttl is None else milliseconds(ttl),
         chain=chain,
+        cost=cost,
     )
     if parent is not None:
         key = key_bytes(parent)
@@ -378,12 +382,15 @@ class Client:
         checksum: bool = False,
         value_class: ValueClass = "full",
         parent: Key | None = None,
+        cost: int = 0,
         timeout: float | None = None,
     ) -> bool:
         """Stores a value. True: stored; False: the key existed and ``only_if_absent`` was given.
 
         ``ttl`` in seconds (None: never expires); ``checksum`` sends XXH3-64 of the data, which
-        the server verifies and keeps; ``parent`` is the key of the block before this one.
+        the server verifies and keeps; ``parent`` is the key of the block before this one; ``cost``
+        is a whole number that says what computing the value again would take, in any unit that all
+        who put share: for its length, what is dearer stays longer (0: nothing is said).
         Raises NoMemory, TooLarge, Corrupt, Denied, Timeout, Closed; TypeError or ValueError for
         data that gives no contiguous host memory.
         """
@@ -397,6 +404,7 @@ class Client:
                     checksum=checksum,
                     value_class=value_class,
                     parent=parent,
+                    cost=cost,
                     timeout=timeout,
                 )
             )
@@ -413,6 +421,7 @@ class Client:
         value_class: ValueClass = "full",
         parent: Key | None = None,
         chain: bool = False,
+        cost: int = 0,
         timeout: float | None = None,
     ) -> list[bool | errors.Error]:
         """Stores ``data[i]`` under ``keys[i]``; options as for :meth:`put`, for every value.
@@ -420,7 +429,7 @@ class Client:
         With ``chain`` each key is the parent of the next one, and ``parent`` that of the first.
         Returns per key True (stored), False (existed) or the error.
         """
-        options = _put_options(only_if_absent, ttl, checksum, value_class, parent, chain)
+        options = _put_options(only_if_absent, ttl, checksum, value_class, parent, chain, cost)
         items = Items(keys, data)
         if items.count == 0:
             return []
@@ -655,11 +664,12 @@ class Client:
         value_class: ValueClass = "full",
         parent: Key | None = None,
         chain: bool = False,
+        cost: int = 0,
         timeout: float | None = None,
     ) -> Request:
         """Starts :meth:`put_batch` and returns at once; the data must not change until the request
         is done. Raises Busy as :meth:`submit_get_into` does."""
-        put = _put_options(only_if_absent, ttl, checksum, value_class, parent, chain)
+        put = _put_options(only_if_absent, ttl, checksum, value_class, parent, chain, cost)
         options = SubmitOptions()
         if put is not None:
             options.put = ctypes.pointer(put)

@@ -9,8 +9,10 @@ from collections.abc import Callable
 import pytest
 
 import kvasir
+from kvasir.server import Server
 
 KeyMaker = Callable[[str], bytes]
+StartServer = Callable[..., Server]
 
 SIZES = (0, 1, 63, 64, 4095, 4096, 4097, 65536, (1 << 20) + 1, (2 << 20), (5 << 20) + 12345)
 
@@ -162,6 +164,27 @@ def test_values_match_counts_the_leading_ones(client: kvasir.Client, key: KeyMak
     stat = client.stat(keys[8])
     assert stat is not None
     assert 0 < stat.pin <= 5
+
+
+def test_values_what_is_dear_stays(start_server: StartServer) -> None:
+    server = start_server(maxmemory="96mb")
+    with kvasir.Client(server.address) as client:
+        block = bytes(64 << 10)
+        for i in range(400):
+            client.put_batch(
+                [f"cheap:{i}:{j}" for j in range(8)], [block] * 8, cost=1, value_class="full"
+            )
+            client.put(f"dear:{i}", block, cost=100_000)
+        dear = client.exists_batch([f"dear:{i}" for i in range(400)])
+        assert dear.count(True) > 360  # the first came before it was known what is dear
+        cheap = client.exists_batch([f"cheap:{i}:{j}" for i in range(400) for j in range(8)])
+        assert cheap.count(True) < 1600
+
+
+def test_values_cost_is_a_whole_number(client: kvasir.Client, key: KeyMaker) -> None:
+    for cost in (-1, 1 << 64):
+        with pytest.raises(ValueError, match="cost is a whole number"):
+            client.put(key("a"), b"", cost=cost)
 
 
 def test_values_parent_is_taken(client: kvasir.Client, key: KeyMaker) -> None:

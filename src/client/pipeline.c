@@ -182,7 +182,7 @@ static uint32_t put_option_count(const struct kvasir_put_options *put, struct sl
 {
     return (put->only_if_absent ? 1U : 0U) + (put->ttl_ms > 0 ? 2U : 0U) +
            (parent.length_bytes > 0 ? 2U : 0U) + (put->value_class != KVASIR_CLASS_FULL ? 2U : 0U) +
-           (checksum ? 2U : 0U);
+           (put->cost > 0 ? 2U : 0U) + (checksum ? 2U : 0U);
 }
 
 static struct slice parent_of(const struct kvasir_request *request, uint32_t index)
@@ -221,6 +221,10 @@ static void add_put_options(struct outbox *outbox, const struct kvasir_request *
     if (put->value_class != KVASIR_CLASS_FULL) {
         outbox_add_text(outbox, "CLASS");
         outbox_add_text(outbox, class_names[put->value_class]);
+    }
+    if (put->cost > 0) {
+        outbox_add_text(outbox, "COST");
+        outbox_add_number(outbox, put->cost);
     }
     if (checksum) {
         outbox_add_text(outbox, "CHECKSUM");

@@ -179,6 +179,9 @@ static uint32_t reuse_chance(const struct reuse_sums *sums, uint32_t kind)
     uint64_t usual = (returns << REUSE_ONE_BITS) / births;
     uint64_t chance = ((sums->returns[kind] << REUSE_ONE_BITS) + usual * REUSE_PRIOR_COUNT) /
                       (sums->births[kind] + REUSE_PRIOR_COUNT);
+    if (chance == 0) { /* what never came back may: else age and cost would count for nothing */
+        return 1;
+    }
     return chance > REUSE_CHANCE_MAX ? REUSE_CHANCE_MAX : (uint32_t)chance;
 }
 

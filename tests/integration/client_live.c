@@ -290,6 +290,46 @@ static void test_client_live_obeys_put_options(void **state)
     each_way(options_of_a_put);
 }
 
+/* What was dear to compute is there when what was cheap had to go. */
+#define COST_COUNT 9000U
+#define COST_BYTES (64U << 10)
+
+static uint32_t count_left(struct kvasir_client *client, const char *kind, uint32_t count)
+{
+    uint32_t left = 0;
+    char key[32];
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(key, sizeof key, "%s:%u", kind, i);
+        left += kvasir_exists(client, key, strlen(key), 0) == KVASIR_OK ? 1 : 0;
+    }
+    return left;
+}
+
+static void test_client_live_keeps_what_is_dear(void **state)
+{
+    (void)state;
+    struct server server;
+    server_start(&server);
+    uint8_t *bytes = calloc(1, COST_BYTES);
+    struct kvasir_client *client = connect_by(&server, WAY_SHM);
+    const struct kvasir_put_options costs[] = {{.cost = 1}, {.cost = 100000}};
+    const uint32_t dear_count = COST_COUNT / 9;
+    char key[32];
+    for (uint32_t i = 0; i < COST_COUNT; i++) {
+        bool dear = i % 9 == 0;
+        (void)snprintf(key, sizeof key, "%s:%u", dear ? "dear" : "cheap", dear ? i / 9 : i);
+        assert_int_equal(
+            kvasir_put(client, key, strlen(key), bytes, COST_BYTES, &costs[dear ? 1 : 0], 0),
+            KVASIR_OK);
+    }
+    /* The first few came before it was known what is dear. */
+    assert_true(count_left(client, "dear", dear_count) > dear_count * 9 / 10);
+    assert_true(count_left(client, "cheap", COST_COUNT) < COST_COUNT / 2);
+    kvasir_close(&client);
+    free(bytes);
+    server_end(&server, SIGTERM);
+}
+
 #define BATCH_COUNT 300U
 #define BATCH_BYTES 50000U
 
@@ -514,6 +554,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_client_live_moves_all_sizes),
         cmocka_unit_test(test_client_live_obeys_put_options),
+        cmocka_unit_test(test_client_live_keeps_what_is_dear),
         cmocka_unit_test(test_client_live_moves_batches),
         cmocka_unit_test(test_client_live_shows_views),
         cmocka_unit_test(test_client_live_stopped_server_is_a_timeout),

@@ -105,6 +105,22 @@ static void test_reuse_rank_follows_what_any_shard_counted(void **state)
     reuse_destroy(&reuse);
 }
 
+/* A rank of 0 is 0 however dear a value is: that nothing came back in many shards is no reason for it. */
+static void test_reuse_rank_of_what_never_came_back_is_above_zero(void **state)
+{
+    (void)state;
+    struct reuse *reuse = test_reuse(64);
+    struct reuse_ranks ranks;
+    for (uint32_t i = 0; i < 64 * 500; i++) {
+        reuse_count_birth(reuse, i % 64, 0);
+    }
+    reuse_rank(reuse, &ranks);
+    for (uint32_t i = 0; i < 20; i++) {
+        assert_true(ranks.ranks[0][i] > 0);
+    }
+    reuse_destroy(&reuse);
+}
+
 /* After all has changed, as many births again turn the order. */
 static void test_reuse_rank_forgets(void **state)
 {
@@ -132,6 +148,7 @@ int main(void)
         cmocka_unit_test(test_reuse_age_index_is_the_power_of_two),
         cmocka_unit_test(test_reuse_rank_of_nothing_known_is_alike_and_falls_with_age),
         cmocka_unit_test(test_reuse_rank_follows_what_any_shard_counted),
+        cmocka_unit_test(test_reuse_rank_of_what_never_came_back_is_above_zero),
         cmocka_unit_test(test_reuse_rank_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

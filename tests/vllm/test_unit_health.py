@@ -70,9 +70,11 @@ class Client:
 
     def __init__(self, answer=None, error=None):
         self.answer, self.error, self.closed, self.timeouts = answer, error, False, []
+        self.options = {}
 
     def _do(self, *args, timeout=None, **rest):
         self.timeouts.append(timeout)
+        self.options = rest
         if self.error is not None:
             raise self.error
         return self.answer
@@ -129,6 +131,16 @@ def test_store_stays_up_after_failures_of_single_blocks(connected):
     clients.append(Client(answer=[kvasir.NoMemory("full"), kvasir.Corrupt("bad"), True]))
     assert store.put_absent([b"a", b"b", b"c"], [[], [], []], None)[2] is True
     assert health.up
+
+
+def test_store_says_of_a_chain_what_it_follows_and_what_it_cost(connected, monkeypatch):
+    store, clients, _health = connected
+    client = Client(answer=[True])
+    clients.append(client)
+    monkeypatch.setattr(store, "options", Options(cost=700))
+    store.put_absent([b"b"], [[]], b"a")
+    told = {name: client.options[name] for name in ("parent", "chain", "cost")}
+    assert told == {"parent": b"a", "chain": True, "cost": 700}
 
 
 def test_store_takes_a_new_connection_after_the_store_came_back(connected):

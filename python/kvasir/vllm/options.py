@@ -46,6 +46,13 @@ class Options:
     checksum: bool = _option(
         True, "Send a checksum with every block; the server verifies it and keeps it."
     )
+    cost: int = _option(
+        0,
+        "What computing one block takes, in any unit that all engines of the store share (say, "
+        "microseconds): for its length, what is dearer stays longer. 0: nothing is said.",
+        0,
+        (1 << 63) - 1,
+    )
     timeout_ms: int = _option(
         1000, "Deadline of a load or save call; a load that misses it is recomputed.", 1, 600_000
     )

@@ -111,6 +111,7 @@ class Store:
                 checksum=self.options.checksum,
                 parent=parent,
                 chain=True,
+                cost=self.options.cost,
                 timeout=t,
             )
         )

@@ -129,6 +129,8 @@ struct kvasir_put_options {
                                       the parent of each further item when chain is set */
     size_t parent_length_bytes;
     bool chain;
+    uint64_t cost; /* of computing one value of the call again, in any unit that all who put share:
+                      for its length, what is dearer stays longer. 0: nothing is said */
 };
 
 /* ---- synchronous calls ------------------------------------------------------------------
