@@ -100,8 +100,8 @@ ABSENT = [
     ),
     (
         "Server",
-        "DEBUG OBJECT, DEBUG RELOAD, DEBUG JMAP",
-        "OBJECT, MEMORY USAGE and KV.STAT",
+        "DEBUG RELOAD, DEBUG JMAP, DEBUG DIGEST",
+        "DEBUG OBJECT, MEMORY USAGE and KV.STAT",
     ),
 ]
 

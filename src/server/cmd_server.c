@@ -342,29 +342,3 @@ void cmd_server_reply_shutdown(struct conn *conn, struct request *request)
     conn_close_soon(conn); /* as Redis: no reply, the connection ends */
     (void)kill(getpid(), SIGTERM);
 }
-
-/* Longest DEBUG SLEEP: it stops this reactor, which is what it is for. */
-#define SLEEP_SECONDS_MAX 60.0
-
-void cmd_server_plan_debug_sleep(struct conn *conn, struct request *request)
-{
-    char text[32] = "";
-    char *end = NULL;
-    double seconds;
-    (void)conn;
-    if (request->args[2].length_bytes < sizeof(text)) {
-        memcpy(text, request->args[2].data, request->args[2].length_bytes);
-    }
-    seconds = strtod(text, &end);
-    if (end == text || *end != '\0' || !(seconds >= 0 && seconds <= SLEEP_SECONDS_MAX)) {
-        request_refuse(request, "ERR DEBUG SLEEP takes seconds from 0 to 60");
-        return;
-    }
-    request->number = (int64_t)(seconds * 1e6);
-}
-
-void cmd_server_reply_debug_sleep(struct conn *conn, struct request *request)
-{
-    clock_sleep_us(request->number);
-    reply_ok(conn);
-}

@@ -7,6 +7,7 @@
 #include "server/cmd_command.h"
 #include "server/cmd_connection.h"
 #include "server/cmd_copy.h"
+#include "server/cmd_debug.h"
 #include "server/cmd_dump.h"
 #include "server/cmd_events.h"
 #include "server/cmd_key.h"
@@ -182,7 +183,7 @@ const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_MEMORY_HELP] = {NULL, cmd_memory_reply_help, 0},
     [COMMAND_MODULE_LIST] = {NULL, cmd_server_reply_module_list, 0},
     [COMMAND_SHUTDOWN] = {cmd_server_plan_shutdown, cmd_server_reply_shutdown, 0},
-    [COMMAND_DEBUG_SLEEP] = {cmd_server_plan_debug_sleep, cmd_server_reply_debug_sleep, 0},
+    [COMMAND_DEBUG] = {cmd_debug_plan, cmd_debug_reply, 0},
     [COMMAND_WAIT] = {NULL, cmd_none_reply_wait, 0},
     [COMMAND_LOLWUT] = {NULL, cmd_none_reply_lolwut, 0},
     [COMMAND_REPLICAOF] = {NULL, cmd_none_reply_replicaof, 0},

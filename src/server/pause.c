@@ -3,6 +3,14 @@
 #include "server/conn.h"
 #include "server/transaction.h"
 
+/* As in Redis: while nobody may write, nothing changes by itself either. */
+static void hold_expired(struct reactor *reactor, bool held)
+{
+    reactor_shard_enter(reactor);
+    shard_hold_expired(reactor->shard, held);
+    reactor_shard_leave(reactor);
+}
+
 void pause_begin(struct reactor *reactor, int64_t until_us, bool all)
 {
     struct pause *pause = &reactor->pause;
@@ -11,11 +19,15 @@ void pause_begin(struct reactor *reactor, int64_t until_us, bool all)
     }
     pause->until_us = until_us > pause->until_us ? until_us : pause->until_us;
     pause->all = pause->all || all;
+    hold_expired(reactor, true);
 }
 
 void pause_end(struct reactor *reactor)
 {
     struct pause *pause = &reactor->pause;
+    if (pause->until_us != 0) {
+        hold_expired(reactor, false);
+    }
     pause->until_us = 0;
     pause->all = false;
     while (!list_empty(&pause->waiting)) {

@@ -149,6 +149,12 @@ int64_t shard_events_idle_us(const struct shard *shard, const struct moment *now
  * Returns true when there is more to do at once. Call it about every 10 ms. */
 bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget);
 
+/* Whether the ticks take away what expired; without, it goes when an op comes upon it. At first they do. */
+void shard_set_active_expiry(struct shard *shard, bool active);
+/* While it is held, neither ticks nor ops that only look take away what expired, though it is not there
+ * for any op. What stores under such a key does, and so does eviction. */
+void shard_hold_expired(struct shard *shard, bool held);
+
 /* Moves values and evicts until page_count pages went back to the common pool, or nothing evictable is
  * left, or it has been enough for one turn. Returns how many pages that were. */
 uint32_t shard_reclaim(struct shard *shard, uint32_t page_count, const struct moment *now);

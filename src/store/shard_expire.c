@@ -26,10 +26,11 @@ uint32_t shard_expire_bucket(struct shard *shard)
         struct value *next = index_next(value);
         bool flushed = shard_value_flushed(shard, value);
         bool stale = !flushed && shard_value_expired(shard, value);
+        bool goes = stale && !shard->expires_lazily && !shard->holds_expired;
         shard->swept_expiring += !flushed && value->expires_at_ms != 0;
         shard->swept_stale += stale;
-        if (flushed || stale) {
-            shard->expired += stale;
+        if (flushed || goes) {
+            shard->expired += goes;
             shard_value_unlink(shard, value, flushed ? EVENT_NONE : EVENT_EXPIRED);
             removed_count++;
         } else if (value->pin_kind == VALUE_PIN_SOFT && !shard_pin_soft_running(shard, value)) {
@@ -110,6 +111,18 @@ bool shard_tick(struct shard *shard, const struct moment *now, uint32_t budget)
     shard_room_tick(shard);
     bool unbalanced = index_balance(&shard->index, budget);
     return more || shard->backlog_count > 0 || unbalanced;
+}
+
+void shard_set_active_expiry(struct shard *shard, bool active)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->expires_lazily = !active;
+}
+
+void shard_hold_expired(struct shard *shard, bool held)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->holds_expired = held;
 }
 
 static void shard_expire_flush_space(struct shard *shard, struct shard_space *space)

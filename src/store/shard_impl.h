@@ -65,7 +65,8 @@ struct shard {
         swept_stale; /* of this tick: keys with a time to live, and those over it */
     uint32_t
         stale_ppm; /* of keys with a time to live: over it and still there, as the walk finds them */
-    int64_t tick_us; /* of the last tick */
+    int64_t tick_us;                    /* of the last tick */
+    bool expires_lazily, holds_expired; /* see shard_set_active_expiry, shard_hold_expired */
     uint64_t value_count, orphan_count, reserved_count;
     uint64_t
         unlinked_count; /* values that ever left the index: tells whether pointers may be stale */

@@ -111,7 +111,10 @@ void shard_put_commit(struct shard *shard, struct op *op)
     struct value *value = op->value;
     op->value = NULL;
     check(value != NULL && value->state == VALUE_RESERVED && value->pins == 1);
-    struct op find = {.database = value->database, .key = value_key(value), .hash = value->hash};
+    struct op find = {.kind = OP_COMMIT,
+                      .database = value->database,
+                      .key = value_key(value),
+                      .hash = value->hash};
     struct value *old = shard_value_find(shard, &find);
     if (!shard_put_allowed(op, old)) {
         shard_unpin(shard, &value);

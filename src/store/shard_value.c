@@ -28,6 +28,17 @@ static void shard_value_count_expiry(struct shard *shard, const struct value *va
     space->expires_sum_s += sign * shard_value_expires_s(value);
 }
 
+/* What these do with a key that is not there leaves the index as it is. */
+static bool shard_value_only_looks(const struct op *op)
+{
+    static const uint64_t kinds =
+        UINT64_C(1) << OP_GET | UINT64_C(1) << OP_LEASE | UINT64_C(1) << OP_REMOVE |
+        UINT64_C(1) << OP_EXISTS | UINT64_C(1) << OP_EXPIRE | UINT64_C(1) << OP_PERSIST |
+        UINT64_C(1) << OP_BIT_COUNT | UINT64_C(1) << OP_BIT_FIND | UINT64_C(1) << OP_PIN |
+        UINT64_C(1) << OP_UNPIN | UINT64_C(1) << OP_STAT;
+    return (kinds >> op->kind & 1) != 0;
+}
+
 struct value *shard_value_find(struct shard *shard, const struct op *op)
 {
     check_slow(op->hash == op_hash(op->database, op->key));
@@ -40,8 +51,10 @@ struct value *shard_value_find(struct shard *shard, const struct op *op)
         return NULL;
     }
     if (UNLIKELY(shard_value_expired(shard, value))) {
-        shard->expired++;
-        shard_value_unlink(shard, value, EVENT_EXPIRED);
+        if (!shard->holds_expired || !shard_value_only_looks(op)) {
+            shard->expired++;
+            shard_value_unlink(shard, value, EVENT_EXPIRED);
+        }
         return NULL;
     }
     return value;

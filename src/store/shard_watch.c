@@ -51,7 +51,8 @@ enum kvasir_status shard_watch(struct shard *shard, struct watch *watch, const s
     shard_set_now(shard, now);
     watch->touched = false;
     list_init(&watch->link);
-    (void)shard_watch_find(shard, watch); /* one that has expired goes now: that is no change */
+    /* One that has expired goes now, unless it is held: that is no change. */
+    watch->present = shard_watch_find(shard, watch) != NULL;
     list_push_back(shard_watch_bucket(shard, watch->hash), &watch->link);
     shard->watch_count++;
     return KVASIR_OK;
@@ -69,6 +70,8 @@ bool shard_watch_touched(struct shard *shard, struct watch *watch, const struct 
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
     shard_set_now(shard, now);
-    (void)shard_watch_find(shard, watch); /* one that has expired meanwhile goes, and is touched */
+    if (watch->present && shard_watch_find(shard, watch) == NULL) {
+        watch->touched = true; /* it has expired meanwhile, and may be held */
+    }
     return watch->touched;
 }

@@ -14,5 +14,6 @@ struct watch {
     uint64_t hash;    /* op_hash(database, key) */
     struct slice key; /* borrowed from the owner while it is linked */
     uint8_t database;
+    bool present; /* the key was there when the watch began */
     bool touched; /* the key was stored, deleted, evicted, flushed, or its expiry changed */
 };

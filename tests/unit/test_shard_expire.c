@@ -188,6 +188,81 @@ static void test_shard_expire_mean_time_to_live(void **state)
     assert_in_range(counts.mean_ttl_ms, 19000, 21000);
 }
 
+static void tick_for_seconds(struct fixture *fixture, uint32_t seconds)
+{
+    for (uint32_t i = 0; i < 100 * seconds; i++) {
+        fixture_move(fixture, 10);
+        (void)shard_tick(fixture->shard, &fixture->now, 1000);
+    }
+}
+
+static void test_shard_expire_without_the_walk_keys_go_when_asked_for(void **state)
+{
+    struct fixture *fixture = *state;
+    (void)set_for(fixture, "asked", 50, 0);
+    (void)set_for(fixture, "left", 50, 0);
+    shard_set_active_expiry(fixture->shard, false);
+    tick_for_seconds(fixture, 3);
+    assert_int_equal(fixture_stats(fixture).key_count, 2);
+    assert_false(fixture_has(fixture, "asked"));
+    assert_int_equal(fixture_stats(fixture).key_count, 1);
+    shard_set_active_expiry(fixture->shard, true);
+    tick_for_seconds(fixture, 3);
+    assert_int_equal(fixture_stats(fixture).key_count, 0);
+    assert_int_equal(fixture_stats(fixture).expired, 2);
+    shard_verify(fixture->shard);
+}
+
+static void test_shard_expire_held_keys_are_not_there_and_stay(void **state)
+{
+    struct fixture *fixture = *state;
+    const enum op_kind kinds[] = {OP_GET, OP_EXISTS, OP_REMOVE, OP_EXPIRE,    OP_PERSIST, OP_LEASE,
+                                  OP_PIN, OP_UNPIN,  OP_STAT,   OP_BIT_COUNT, OP_BIT_FIND};
+    struct op_stat stat;
+    (void)set_for(fixture, "key", 50, 0);
+    shard_hold_expired(fixture->shard, true);
+    tick_for_seconds(fixture, 3);
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        struct op op = fixture_op(kinds[i], "key");
+        if (kinds[i] == OP_STAT) {
+            op.stat_p = &stat;
+        }
+        assert_int_equal(fixture_run(fixture, &op), KVASIR_NOT_FOUND);
+        assert_int_equal(fixture_stats(fixture).key_count, 1);
+    }
+    assert_int_equal(fixture_stats(fixture).expired, 0);
+    shard_hold_expired(fixture->shard, false);
+    assert_false(fixture_has(fixture, "key"));
+    assert_int_equal(fixture_stats(fixture).expired, 1);
+}
+
+static void test_shard_expire_a_write_takes_the_place_of_a_held_key(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *const keys[] = {"set", "reserve", "append", "add"};
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        (void)set_for(fixture, keys[i], 50, 0);
+    }
+    struct op op = fixture_op(OP_RESERVE, "reserve");
+    op.put.length_bytes = 5;
+    assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
+    shard_hold_expired(fixture->shard, true);
+    tick_for_seconds(fixture, 1);
+    op.kind = OP_COMMIT;
+    assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
+    assert_int_equal(set_for(fixture, "set", 0, OP_SET_IF_ABSENT), KVASIR_OK);
+    op = fixture_op(OP_APPEND, "append");
+    op.payload = slice_of_text("new");
+    assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
+    assert_int_equal(op.integer, 3);
+    op = fixture_op(OP_ADD, "add");
+    op.delta = 7;
+    assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
+    assert_int_equal(op.integer, 7);
+    assert_int_equal(fixture_stats(fixture).key_count, ARRAY_COUNT(keys));
+    shard_verify(fixture->shard);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -201,6 +276,9 @@ int main(void)
         TEST(test_shard_expire_unread_keys_go_within_a_second_of_ticks),
         TEST(test_shard_expire_tick_keeps_to_its_budget),
         TEST(test_shard_expire_mean_time_to_live),
+        TEST(test_shard_expire_without_the_walk_keys_go_when_asked_for),
+        TEST(test_shard_expire_held_keys_are_not_there_and_stay),
+        TEST(test_shard_expire_a_write_takes_the_place_of_a_held_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,12 +86,32 @@ static void test_shard_watch_sees_a_flush_of_its_database_if_the_key_was_there(v
     fixture_destroy(fixture);
 }
 
+static void test_shard_watch_sees_the_expiry_of_what_is_held(void **state)
+{
+    struct fixture *fixture = fixture_create(&(struct fixture_options){0});
+    struct watch watch = watch_of("key", 0);
+    struct watch late = watch_of("key", 0);
+    (void)state;
+    (void)run(fixture, OP_SET, "key", fixture->now.wall_ms + 10);
+    assert_int_equal(shard_watch(fixture->shard, &watch, &fixture->now), KVASIR_OK);
+    shard_hold_expired(fixture->shard, true);
+    fixture_move(fixture, 10);
+    assert_int_equal(shard_watch(fixture->shard, &late, &fixture->now), KVASIR_OK);
+    assert_true(shard_watch_touched(fixture->shard, &watch, &fixture->now));
+    assert_false(shard_watch_touched(fixture->shard, &late, &fixture->now));
+    assert_int_equal(fixture_stats(fixture).expired, 0);
+    shard_unwatch(fixture->shard, &watch);
+    shard_unwatch(fixture->shard, &late);
+    fixture_destroy(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shard_watch_sees_each_change_and_no_read),
         cmocka_unit_test(test_shard_watch_sees_expiry_only_of_what_was_there),
         cmocka_unit_test(test_shard_watch_sees_a_flush_of_its_database_if_the_key_was_there),
+        cmocka_unit_test(test_shard_watch_sees_the_expiry_of_what_is_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
