@@ -37,6 +37,8 @@
 #define TICK_US_MAX 1000
 /* Connections are looked at for timeouts once in so many ticks. */
 #define CONN_TICKS 10
+/* A tick this late: the loop was held up, and what clients did meanwhile is not known yet. */
+#define HELD_UP_US_MIN 250000
 /* Steps of TLS handshakes in one turn: one costs up to a millisecond, for its signature. */
 #define HANDSHAKES_MAX 4
 /* Chunks taken from the system at start. */
@@ -235,6 +237,10 @@ static void on_tick(void *argument)
     struct reactor *reactor = argument;
     uint64_t uploads_waiting;
     reactor->now = clock_moment();
+    if (reactor->now.mono_us - reactor->tick_us > HELD_UP_US_MIN) {
+        reactor->held_up_us = reactor->now.mono_us;
+    }
+    reactor->tick_us = reactor->now.mono_us;
     tick_shard(reactor);
     uploads_waiting = metric_get(&reactor->metrics.uploads_waiting);
     upload_wake_waiters(reactor); /* other reactors' uploads may have ended */

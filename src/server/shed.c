@@ -15,12 +15,17 @@ static bool fewer_left(const struct chunk_pool *pool, uint32_t divisor)
     return pool->count_max - pool->taken_count < pool->count_max / divisor;
 }
 
+/* While the reactor itself stands still no peer can get on. */
+static int64_t since_us(const struct reactor *reactor, int64_t start_us)
+{
+    return reactor->now.mono_us - (start_us > reactor->held_up_us ? start_us : reactor->held_up_us);
+}
+
 /* For how long the connection holds chunks and waits for nothing but its peer; 0: it does not. */
 static int64_t standstill_us(const struct conn *conn)
 {
-    int64_t now_us = conn->reactor->now.mono_us;
     if (conn->output.first != NULL && conn->blocked_us != 0) {
-        return now_us - conn->blocked_us;
+        return since_us(conn->reactor, conn->blocked_us);
     }
     if (conn->input.chunk == NULL || conn->readable ||
         (conn->batch != NULL && conn->batch->waiting > 0) || list_linked(&conn->run_link) ||
@@ -29,7 +34,7 @@ static int64_t standstill_us(const struct conn *conn)
          conn->upload.state != UPLOAD_DISCARDING)) {
         return 0;
     }
-    return now_us - conn->active_us;
+    return since_us(conn->reactor, conn->active_us);
 }
 
 static int64_t longest_standstill_us(const struct reactor *reactor)

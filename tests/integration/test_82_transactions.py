@@ -290,6 +290,18 @@ def test_replies_of_a_transaction_may_be_more_than_the_buffers(start):
         )
 
 
+def test_a_reactor_that_was_held_up_does_not_blame_its_clients(start):
+    """All buffers are taken and nothing was read for a second: because nothing was sent."""
+    server = start(reactors=1, buffer_memory="16mb", client_query_buffer_limit="64mb")
+    value = os.urandom(2000)
+    with server.connect() as c:
+        c("SET", "k", value)
+        c("MULTI")
+        assert all(reply == "QUEUED" for reply in c.pipeline([("GET", "k")] * 12000))
+        assert c("DEBUG", "SLEEP", 1) == "QUEUED"
+        assert c("EXEC") == [value] * 12000 + ["OK"]
+
+
 def test_replies_of_a_transaction_are_bounded(start):
     server = start(reactors=1, buffer_memory="16mb", client_query_buffer_limit="4mb")
     with server.connect() as c, server.connect() as other:
