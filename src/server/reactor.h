@@ -183,8 +183,8 @@ struct reactor {
     uint32_t event_listener_count;
     struct output_limits output_limits; /* as the setting says, read again now and then */
     struct log_limit log_limit;
-    int64_t tick_us;       /* of the last tick */
-    int64_t held_up_us;    /* when it last went on after something held it up, as DEBUG SLEEP does */
+    int64_t tick_us;    /* of the last tick */
+    int64_t held_up_us; /* when it last went on after something held it up, as DEBUG SLEEP does */
     int64_t busy_until_us; /* does not sleep before: whoever was answered may ask again */
     uint64_t leased_bytes; /* by the answers of this turn */
     size_t kept_bytes;     /* memory that requests keep from round to round */
