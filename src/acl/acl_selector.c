@@ -42,6 +42,16 @@ static bool command_bit(const struct acl_selector *selector, enum command_id id)
     return (selector->commands[(unsigned)id / 64] >> ((unsigned)id % 64) & 1U) != 0;
 }
 
+static bool permits_all_commands(const struct acl_selector *selector)
+{
+    for (int id = 0; id < COMMAND_COUNT; id++) {
+        if (!command_bit(selector, (enum command_id)id)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* One command or subcommand, whatever its first argument. True: that changed something. */
 static bool set_one(struct acl_selector *selector, enum command_id id, bool allow)
 {
@@ -55,7 +65,7 @@ static bool set_one(struct acl_selector *selector, enum command_id id, bool allo
         }
     }
     *word = allow ? *word | bit : *word & ~bit;
-    selector->all_commands = selector->all_commands && allow;
+    selector->all_commands = allow && (selector->all_commands || permits_all_commands(selector));
     return changed;
 }
 

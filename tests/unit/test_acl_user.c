@@ -102,6 +102,19 @@ static void test_acl_user_new_one_may_nothing(void **state)
     acl_user_destroy(&user);
 }
 
+static void test_acl_user_whose_last_command_came_back_is_unrestricted(void **state)
+{
+    struct acl_user *user = new_user();
+    (void)state;
+    apply_all(user, "allkeys allchannels +@all -get -config|get");
+    assert_false(user->unrestricted);
+    apply_all(user, "+get");
+    assert_false(user->unrestricted);
+    apply_all(user, "+config|get");
+    assert_true(user->unrestricted);
+    acl_user_destroy(&user);
+}
+
 static void test_acl_user_selectors_hold_nothing_that_ends_them(void **state)
 {
     static const char *const wrong[] = {"(~a))", "(~a) +get)", "(+get &b) ~c)", "(%R~))"};
@@ -517,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_acl_user_new_one_may_nothing),
+        cmocka_unit_test(test_acl_user_whose_last_command_came_back_is_unrestricted),
         cmocka_unit_test(test_acl_user_selectors_hold_nothing_that_ends_them),
         cmocka_unit_test(test_acl_user_passwords_are_any_bytes),
         cmocka_unit_test(test_acl_user_hashes_are_sha256),
