@@ -37,6 +37,15 @@ static void reply_sleep(struct conn *conn, struct request *request)
     reply_ok(conn);
 }
 
+/* ---- ERROR ---- */
+
+static void reply_given_error(struct conn *conn, struct request *request)
+{
+    struct slice text = request->args[2];
+    int length = text.length_bytes < 128 ? (int)text.length_bytes : 128;
+    reply_errorf(conn, "%.*s", length, (const char *)text.data);
+}
+
 /* ---- SET-ACTIVE-EXPIRE ---- */
 
 static void active_expire_run(struct reactor *reactor, struct gather *gather, uint32_t index)
@@ -227,6 +236,8 @@ static void reply_help(struct conn *conn, struct request *request)
 {
     static const char *const lines[] = {
         "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ERROR <text>",
+        "    An error reply of this text, of which 128 bytes are used.",
         "OBJECT <key>",
         "    How a key's value is kept.",
         "PROTOCOL <type>",
@@ -256,6 +267,7 @@ struct subcommand {
 static const struct subcommand *find(const struct request *request)
 {
     static const struct subcommand subcommands[] = {
+        {"error", 3, NULL, reply_given_error},
         {"help", 2, NULL, reply_help},
         {"object", 3, plan_object, reply_object},
         {"protocol", 3, NULL, reply_protocol},

@@ -7,7 +7,9 @@
 
 #include <string.h>
 
-/* Buckets of one SCAN call at most, whatever COUNT says; and how many keys it asks for by default. */
+/* Buckets that one SCAN call may visit at least, so that few keys are found in one call though a shard's
+ * table is never small; and at most, whatever COUNT says. How many keys it asks for by default. */
+#define SCAN_BUCKETS_MIN   4096
 #define SCAN_BUCKETS_MAX   10000
 #define SCAN_COUNT_DEFAULT 10
 /* KEYS visits so many buckets, or collects so many bytes, before others get their turn; between looks at
@@ -255,7 +257,23 @@ void cmd_keyspace_reply_keys(struct conn *conn, struct request *request)
     }
 }
 
-/* ---- SCAN: the cursor is the shard's own, times the number of shards, plus the shard ---- */
+/* ---- SCAN: the cursor is the shard's own, times the number of shards, plus the shard. A call goes on with
+ * the next shard, in a round of its own, until it has what it was asked for ---- */
+
+/* request->count of SCAN. */
+enum scan_step {
+    SCAN_BEGIN,
+    SCAN_GO_ON
+};
+
+/* How many buckets a call may visit that asks for so many keys. */
+static uint64_t scan_buckets(uint64_t wanted)
+{
+    if (wanted >= SCAN_BUCKETS_MAX / 10) {
+        return SCAN_BUCKETS_MAX;
+    }
+    return wanted * 10 > SCAN_BUCKETS_MIN ? wanted * 10 : SCAN_BUCKETS_MIN;
+}
 
 static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
@@ -263,7 +281,7 @@ static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t in
     struct key_filter filter = {.answer = answer,
                                 .pattern = slice_of(gather->argument, gather->argument_bytes)};
     uint64_t wanted = gather->flags;
-    uint64_t buckets = 0;
+    uint64_t buckets_max = scan_buckets(wanted);
     uint64_t cursor = gather->cursor / gather->reactor_count;
     if (gather->cursor % gather->reactor_count != index) {
         return;
@@ -272,9 +290,9 @@ static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t in
     do {
         cursor = shard_scan(reactor->shard, (uint8_t)gather->number, cursor, 1, &gather->now,
                             collect_key, &filter);
-        buckets++;
+        answer->cursor++;
     } while (cursor != 0 && !filter.full && (uint64_t)answer->number < wanted &&
-             buckets < wanted * 10 && buckets < SCAN_BUCKETS_MAX);
+             answer->cursor < buckets_max);
     if (cursor != 0) {
         gather->next_cursor = cursor * gather->reactor_count + index;
     } else {
@@ -318,6 +336,10 @@ void cmd_keyspace_plan_scan(struct conn *conn, struct request *request)
     uint64_t count = SCAN_COUNT_DEFAULT;
     uint64_t cursor;
     bool none = false;
+    if (request->count == SCAN_GO_ON) {
+        start(conn, request);
+        return;
+    }
     if (!slice_to_u64(request->args[1], &cursor)) {
         request_refuse(request, "ERR invalid cursor");
         return;
@@ -336,18 +358,28 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
 {
     struct gather *gather = request->gather;
     char text[24];
-    int64_t count = 0;
+    uint64_t count = 0;
+    uint64_t buckets = 0;
+    request->more = false;
     if (gather->failed) {
         gather_destroy(&request->gather);
         reply_error(conn, ERROR_NO_MEMORY);
         return;
     }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        count += gather->answers[i].number;
+        count += (uint64_t)gather->answers[i].number;
+        buckets += gather->answers[i].cursor;
+    }
+    if (gather->next_cursor != 0 && count < gather->flags &&
+        buckets < scan_buckets(gather->flags)) {
+        gather->cursor = gather->next_cursor;
+        request->count = SCAN_GO_ON;
+        request->more = true;
+        return;
     }
     reply_array(conn, 2);
     reply_bulk(conn, slice_of(text, number_from_u64(text, gather->next_cursor)));
-    reply_array(conn, request->flags != 0 ? 0 : (uint64_t)count);
+    reply_array(conn, request->flags != 0 ? 0 : count);
     for (uint32_t i = 0; i < gather->reactor_count && request->flags == 0; i++) {
         (void)reply_collected(conn, &gather->answers[i], 0, SIZE_MAX);
     }

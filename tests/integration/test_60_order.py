@@ -45,6 +45,20 @@ def test_scan_ends_whichever_reactor_is_asked(start, reactors):
             assert scan_all(connection, "TYPE", "hash") == []
 
 
+@pytest.mark.parametrize("reactors", [1, 4])
+def test_scan_finds_few_keys_in_one_call(start, reactors):
+    expected = sorted(b"key:%d" % i for i in range(9))
+    with start(reactors=reactors).connect() as connection:
+        connection.pipeline([("SET", key, "v") for key in expected])
+        cursor, keys = connection("SCAN", 0)
+        assert (cursor, sorted(keys)) == (b"0", expected)
+        assert connection("SCAN", 0, "MATCH", "key:7") == [b"0", [b"key:7"]]
+        assert connection("MULTI") == "OK"
+        assert connection("SCAN", 0) == "QUEUED"
+        ((cursor, keys),) = connection("EXEC")
+        assert (cursor, sorted(keys)) == (b"0", expected)
+
+
 class Model:
     """What a store of strings must answer."""
 

@@ -33,6 +33,14 @@ def test_protocol_kinds(server):
         assert "Wrong protocol type" in connection.error("DEBUG", "PROTOCOL", "nothing")
 
 
+def test_error_of_any_text(server):
+    with server.connect() as connection:
+        assert connection.error("DEBUG", "ERROR", "LOADING fake\r\nmessage") == "LOADING fake  message"
+        assert connection.error("DEBUG", "ERROR", "x" * 1000) == "x" * 128
+        assert connection.error("DEBUG", "ERROR", "") == ""
+        assert connection("PING") == "PONG"
+
+
 def test_object(server):
     with server.connect() as connection:
         connection("SET", "key", "x" * 45)
