@@ -283,7 +283,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-rdma test-vllm fuzz fuzz-all soak coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-clients test-rdma test-vllm fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python connector
 
@@ -314,6 +314,9 @@ coverage: ## Run the unit tests with coverage; fail below 85 % of lines.
 
 test-compat: all ## Run Redis's own test-suite (fetched from Debian; skipped when out of reach).
 	$(RUN_TESTS) compat
+
+test-clients: all ## Run stock clients: their own tests, and ours with them (skipped when out of reach).
+	$(RUN_TESTS) clients
 
 test-rdma: all $(RDMA_TEST_PROGRAMS) ## Run what needs RDMA in an emulated machine (skipped when out of reach).
 	$(RUN_TESTS) rdma

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs test suites one after another and adds up what their runners count.
-# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python connector compat vllm
+# Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python connector
+#        compat clients rdma vllm
 # A suite's runner ends with a line "<suite>: N passed, N failed, N skipped" and exits non-zero
 # when something failed. A suite whose runner is not there is reported as skipped, by name.
 set -u
@@ -22,6 +23,7 @@ runner_of()
     integration) echo tests/run_integration.sh ;;
     python) echo python/run_tests.sh ;;
     compat) echo tests/compat/redis_suite.py ;;
+    clients) echo tests/run_clients.sh ;;
     connector) echo tests/run_vllm.sh --units ;;
     rdma) echo tests/rdma/run.sh ;;
     vllm) echo tests/run_vllm.sh ;;
