@@ -223,11 +223,11 @@ void shard_prefetch(const struct shard *shard, uint64_t hash, enum shard_step st
         return;
     }
     const struct value *value = index_peek(&shard->index, hash);
-    if (step == SHARD_STEP_VALUE) {
+    if (value != NULL && step == SHARD_STEP_VALUE) {
         prefetch_value(value);
     } else if (value != NULL && value->hash == hash) {
         prefetch_around(shard, value);
-    } else if (value != NULL) {
+    } else if (value != NULL && value->chain != 0) {
         prefetch_value(index_next(value));
     }
 }
