@@ -243,7 +243,8 @@ static void test_loans_expired_key_moves_no_byte(void **state)
         status = move(&world->client, KVASIR_JOB_READ, &loan);
         assert_true(status != KVASIR_OK || pair_holds(world->client.end->bytes, VALUE_BYTES, 3));
     }
-    assert_int_equal(status, KVASIR_DENIED);
+    /* What ends in the middle of a read is refused, or no more is answered. */
+    assert_true(status == KVASIR_DENIED || status == KVASIR_TIMEOUT);
     server_wait("reserved_values", 0);
 }
 
