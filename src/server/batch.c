@@ -131,6 +131,8 @@ void batch_begin_round(struct batch *batch)
     batch->lending = NULL;
     batch->incoming_count = 0;
     batch->incoming_bytes = 0;
+    batch->many_keys_op_count = 0;
+    batch->one_step = false;
 }
 
 /* Puts an op behind the others of its shard. */
@@ -441,9 +443,22 @@ void batch_resume_stalled(struct reactor *reactor)
     }
 }
 
+static void dispatch_one_step(struct reactor *reactor, struct batch *batch)
+{
+    uint64_t others = batch->shards & ~(UINT64_C(1) << reactor->index);
+    reactor_hold_shards(reactor, batch->shards);
+    batch_execute_held(reactor, batch);
+    reactor_free_shards(reactor);
+    metric_add(&reactor->metrics.borrows, (uint64_t)__builtin_popcountll(others));
+}
+
 bool batch_dispatch(struct reactor *reactor, struct batch *batch)
 {
     uint64_t shards = batch->shards;
+    if (UNLIKELY(batch->one_step)) {
+        dispatch_one_step(reactor, batch);
+        return batch->waiting == 0;
+    }
     batch->waiting++; /* so that what is done at once does not call back */
     while (shards != 0) {
         uint32_t shard = (uint32_t)__builtin_ctzll(shards);

@@ -113,12 +113,14 @@ struct batch {
     int64_t round_ns; /* spent on this round before it had to wait */
     uint32_t stat_count;
     uint32_t field_count;
-    uint64_t shards;         /* bit per part that has ops in this round */
-    bool for_upload;         /* the ops are the upload's own: no request is to be answered */
-    uint8_t stage;           /* enum transfer_stage: how far the round's transfers have come */
-    uint32_t transfer_count; /* requests of this round that have one */
-    struct request *lending; /* the one that is about loans, see lend.h; or NULL */
-    uint32_t incoming_count; /* of them, KV.PUTs */
+    uint64_t shards;             /* bit per part that has ops in this round */
+    uint32_t many_keys_op_count; /* see many_keys.h: ops of this round that are of its kind */
+    bool one_step;               /* the round is executed inside the gates of all its shards */
+    bool for_upload;             /* the ops are the upload's own: no request is to be answered */
+    uint8_t stage;               /* enum transfer_stage: how far the round's transfers have come */
+    uint32_t transfer_count;     /* requests of this round that have one */
+    struct request *lending;     /* the one that is about loans, see lend.h; or NULL */
+    uint32_t incoming_count;     /* of them, KV.PUTs */
     uint64_t incoming_bytes;
     struct request requests[BATCH_REQUESTS_MAX];
     struct slice args[BATCH_ARGS_MAX];

@@ -1,34 +1,24 @@
 #include "server/cmd_key.h"
 
 #include "server/expiry.h"
+#include "server/many_keys.h"
 #include "server/reply.h"
 
 #include <stdlib.h>
 
-/* One op of this kind for each key from where the last round stopped. */
-static void plan_keys(struct conn *conn, struct request *request, enum op_kind kind, uint32_t flags)
-{
-    uint32_t i = request->next_arg != 0 ? request->next_arg : 1;
-    for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
-        batch_add_op(conn->batch, request, kind, request->args[i])->flags = flags;
-    }
-    request->more = i < request->arg_count;
-    request->next_arg = i;
-}
-
 void cmd_key_plan_exists(struct conn *conn, struct request *request)
 {
-    plan_keys(conn, request, OP_EXISTS, OP_READ_NO_TOUCH);
+    many_keys_plan(conn, request, OP_EXISTS, OP_READ_NO_TOUCH);
 }
 
 void cmd_key_plan_touch(struct conn *conn, struct request *request)
 {
-    plan_keys(conn, request, OP_EXISTS, 0);
+    many_keys_plan(conn, request, OP_EXISTS, 0);
 }
 
 void cmd_key_plan_del(struct conn *conn, struct request *request)
 {
-    plan_keys(conn, request, OP_REMOVE, 0);
+    many_keys_plan(conn, request, OP_REMOVE, 0);
 }
 
 void cmd_key_reply_count(struct conn *conn, struct request *request)

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "server/expiry.h"
+#include "server/many_keys.h"
 #include "server/reply.h"
 
 #include <math.h>
@@ -264,18 +265,13 @@ void cmd_string_plan_getex(struct conn *conn, struct request *request)
 
 void cmd_string_plan_mget(struct conn *conn, struct request *request)
 {
-    uint32_t i = request->next_arg != 0 ? request->next_arg : 1;
-    for (; i < request->arg_count && batch_op_room(conn->batch) > 0; i++) {
-        (void)batch_add_op(conn->batch, request, OP_GET, request->args[i]);
-    }
-    request->more = i < request->arg_count;
     request->count = request->next_arg; /* 0: the header is still to be written */
-    request->next_arg = i;
+    many_keys_plan(conn, request, OP_GET, conn->no_touch ? OP_READ_NO_TOUCH : 0);
 }
 
 void cmd_string_reply_mget(struct conn *conn, struct request *request)
 {
-    if (request->count == 0) {
+    if (request->count == 0 && request->op_count > 0) {
         reply_array(conn, request->arg_count - 1);
     }
     for (uint32_t i = 0; i < request->op_count; i++) {

@@ -10,6 +10,7 @@
 #include "server/gather.h"
 #include "server/handlers.h"
 #include "server/kept.h"
+#include "server/many_keys.h"
 #include "server/monitor.h"
 #include "server/pause.h"
 #include "server/push.h"
@@ -188,7 +189,8 @@ static void plan(struct conn *conn, struct batch *batch)
         const struct handler *handler;
         if ((barrier && batch->request_planned > batch->request_first) ||
             batch_op_room(batch) < PLAN_OPS_MIN ||
-            (UNLIKELY(batch->transfer_count > 0) && !transfer_may_join(conn, request))) {
+            (UNLIKELY(batch->transfer_count > 0) && !transfer_may_join(conn, request)) ||
+            (UNLIKELY(batch->one_step) && !many_keys_may_join(request))) {
             return;
         }
         if (UNLIKELY(pausing) && !request->more && pause_holds(conn, request)) {
