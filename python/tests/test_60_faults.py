@@ -147,6 +147,52 @@ def test_faults_restarted_server_is_found_again(start_server: StartServer, path:
     client.close()
 
 
+def _until_path(client: kvasir.Client, wanted: str, block: bytes) -> None:
+    """Puts until one goes by the path; failures are what a restart is like."""
+    end = time.monotonic() + 60
+    seen: list[object] = []
+    while time.monotonic() < end:
+        try:
+            client.put("k", block)
+            if client.path == wanted:
+                assert client.get("k") == block
+                return
+            seen.append(client.path)
+        except kvasir.Error as error:
+            seen.append(error)
+        time.sleep(0.02)
+    raise AssertionError(f"no put went by {wanted}: {seen[-5:]}")
+
+
+def test_faults_client_leaves_shared_memory_and_returns(start_server: StartServer) -> None:
+    block = os.urandom(100_000)
+    server = start_server()
+    port, path = server.port, server.socket
+    with kvasir.Client(server.tcp_address, backoff=(0.01, 0.1), timeout=10.0) as client:
+        _until_path(client, "shm", block)
+        assert client.server_info().shm
+        server.stop()
+        without = start_server(port=port, unixsocket=None, reactors=3)
+        _until_path(client, "tcp", block)
+        assert client.server_info().reactor_count == 3
+        without.stop()
+        start_server(port=port, unixsocket=path)
+        _until_path(client, "shm", block)
+        assert client.server_info().shm
+
+
+def test_faults_shared_memory_that_comes_later_is_taken(start_server: StartServer) -> None:
+    block = os.urandom(100_000)
+    server = start_server()
+    hidden = server.socket + ".hidden"
+    os.rename(server.socket, hidden)
+    with kvasir.Client(server.tcp_address, timeout=10.0) as client:
+        client.put("k", block)
+        assert client.path == "tcp"
+        os.rename(hidden, server.socket)
+        _until_path(client, "shm", block)
+
+
 def test_faults_password(start_server: StartServer) -> None:
     server = start_server(requirepass="geheim")
     for password in (None, "falsch"):

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "client/engine.h"
+#include "client/establish.h"
 #include "client/pipeline.h"
 #include "client/view.h"
 
@@ -174,159 +175,6 @@ static struct kvasir_client *create(const struct kvasir_options *options)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* Connects one link and waits until it greeted or gave up. */
-static enum kvasir_status bring_up(struct kvasir_client *client, struct link *link)
-{
-    int64_t now_us = clock_mono_us();
-    link_start(link, now_us);
-    engine_settle(client, now_us + (int64_t)client->options.connect_timeout_ms * 2000);
-    if (link->state == LINK_UP) {
-        return KVASIR_OK;
-    }
-    return link->attempt_status != KVASIR_OK ? link->attempt_status : KVASIR_TIMEOUT;
-}
-
-static void learn(struct kvasir_client *client, const struct greeting *greeting)
-{
-    struct kvasir_server_info *info = &client->info;
-    memcpy(info->version, greeting->version, sizeof info->version);
-    memcpy(info->node_id, greeting->node_id, sizeof info->node_id);
-    info->reactor_count = greeting->reactor_count;
-    info->value_bytes_max = greeting->value_bytes_max;
-    info->key_bytes_max = greeting->key_bytes_max;
-    client->lease_ms_max = greeting->lease_ms_max;
-}
-
-/* A server on this host is better reached by its Unix socket. On success the client's shared endpoint
- * and its first link are the Unix socket's; else everything stays as it was. */
-static void move_to_unix(struct kvasir_client *client)
-{
-    struct link *tcp = client->links[0];
-    const struct greeting *greeting = tcp->greeting;
-    if (!client->options.shm || tcp->is_unix) {
-        return;
-    }
-    if (!greeting->shm || greeting->shm_socket[0] == '\0') {
-        client_explain_shm(client, "the server offers no shared memory");
-        return;
-    }
-    if (!endpoint_is_same_host(tcp->channel.fd)) {
-        client_explain_shm(client, "the server is on another host");
-        return;
-    }
-    struct endpoint tcp_endpoint = client->shared;
-    struct link *local = link_create(client, 0);
-    if (local == NULL || endpoint_of_path(greeting->shm_socket, &client->shared) != KVASIR_OK) {
-        client_explain_shm(client, "the path of the server's socket is too long");
-        link_destroy(&local);
-        return;
-    }
-    local->shm_wanted = true;
-    client->links[0] = local;
-    enum kvasir_status status = bring_up(client, local);
-    bool same = status == KVASIR_OK && strcmp(local->greeting->node_id, greeting->node_id) == 0;
-    if (same && link_has_shm(local)) {
-        link_destroy(&tcp);
-        return;
-    }
-    if (status != KVASIR_OK) {
-        client_explain_shm(client, "%.200s", client->error);
-    } else if (!same) {
-        client_explain_shm(client, "%s belongs to another server", client->shared.text);
-    }
-    client->links[0] = tcp;
-    client->shared = tcp_endpoint;
-    client->retry_at_us = 0;
-    client->backoff_ms = 0;
-    link_destroy(&local);
-}
-
-/* The own endpoint of a reactor, where the server has one. */
-static void set_own_endpoint(struct kvasir_client *client, const struct greeting *greeting,
-                             struct link *link)
-{
-    uint32_t index = link->index;
-    if (endpoint_is_unix(&client->shared)) {
-        if (index < greeting->socket_count && greeting->sockets[index][0] != '\0' &&
-            endpoint_of_path(greeting->sockets[index], &link->own) != KVASIR_OK) {
-            link->own.address_bytes = 0;
-        }
-    } else if (index < greeting->port_count && greeting->ports[index] != 0) {
-        endpoint_of_port(&client->shared, greeting->ports[index], &link->own);
-    }
-}
-
-/* One link per reactor; the first connection stays with the reactor that serves it. */
-static enum kvasir_status spread(struct kvasir_client *client)
-{
-    struct link *first = client->links[0];
-    /* Copied: the links' own greetings change as they connect. */
-    struct greeting *greeting = malloc(sizeof *greeting);
-    if (greeting == NULL) {
-        return KVASIR_NO_MEMORY;
-    }
-    *greeting = *first->greeting;
-    uint32_t count = greeting->reactor_count;
-    if (count > GREETING_REACTORS_MAX) {
-        count = GREETING_REACTORS_MAX;
-    }
-    uint32_t place = greeting->reactor < count ? greeting->reactor : 0;
-    client->links[0] = NULL;
-    client->links[place] = first;
-    first->index = place;
-    enum kvasir_status status = KVASIR_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        if (i != place) {
-            client->links[i] = link_create(client, i);
-        }
-        if (client->links[i] == NULL) {
-            status = KVASIR_NO_MEMORY;
-            break;
-        }
-        client->links[i]->shm_wanted = first->shm_wanted;
-        set_own_endpoint(client, greeting, client->links[i]);
-    }
-    free(greeting);
-    if (status != KVASIR_OK) {
-        return status;
-    }
-    client->home = (uint32_t)random_below(&client->random, count);
-    client->link_count = count;
-    int64_t now_us = clock_mono_us();
-    for (uint32_t i = 0; i < count; i++) {
-        if (i != place) {
-            link_start(client->links[i], now_us);
-        }
-    }
-    engine_settle(client, now_us + (int64_t)client->options.connect_timeout_ms * 2000);
-    /* A reactor that could not be reached is tried again when a key needs it. */
-    return KVASIR_OK;
-}
-
-static enum kvasir_status establish(struct kvasir_client *client)
-{
-    client->links[0] = link_create(client, 0);
-    if (client->links[0] == NULL) {
-        return KVASIR_NO_MEMORY;
-    }
-    client->link_count = 1;
-    client->links[0]->shm_wanted = client->options.shm;
-    enum kvasir_status status = bring_up(client, client->links[0]);
-    if (status != KVASIR_OK) {
-        return status;
-    }
-    learn(client, client->links[0]->greeting);
-    if (!client->options.shm) {
-        client_explain_shm(client, "shared memory is switched off by the options");
-    } else if (client->links[0]->is_unix && !client->links[0]->greeting->shm) {
-        client_explain_shm(client, "the server offers no shared memory");
-    }
-    move_to_unix(client);
-    status = spread(client);
-    client->info.shm = status == KVASIR_OK && link_has_shm(client->links[0]);
-    return status;
-}
-
 static void write_error(char *error, size_t capacity, const char *text)
 {
     if (error != NULL && capacity > 0) {
@@ -358,8 +206,8 @@ enum kvasir_status kvasir_connect(const struct kvasir_options *options, char *er
         write_error(error, error_capacity, "out of memory");
         return KVASIR_NO_MEMORY;
     }
-    client->shared = endpoint;
-    status = establish(client);
+    client->origin = endpoint;
+    status = establish_first(client);
     if (status != KVASIR_OK) {
         if (client->error[0] == '\0') {
             client_explain(client, "%s: %s", client->shared.text, kvasir_status_name(status));

@@ -24,7 +24,9 @@ struct kvasir_client {
     pid_t process;                 /* a forked child must not use its parent's connections */
     struct kvasir_options options; /* its texts are those below */
     char *texts[6];                /* owned */
-    struct endpoint shared;        /* any reactor answers there */
+    struct endpoint origin;        /* what the caller gave */
+    struct endpoint shared;        /* any reactor answers there; the Unix socket of origin's server,
+                                      once that gave shared memory */
     struct link *links[GREETING_REACTORS_MAX]; /* owned */
     uint32_t link_count;
     uint32_t home;        /* the link for what is not worth spreading: see job.c */
@@ -36,6 +38,9 @@ struct kvasir_client {
     struct shm_map_table *regions; /* owned */
     struct remote_memory *memory;  /* owned; NULL: no RDMA */
     struct random random;
+    int64_t local_retry_at_us; /* when to look for shared memory again */
+    uint32_t local_wait_ms;    /* the last wait for that */
+    uint64_t local_reconnects; /* counters.reconnects when it was looked for */
     uint32_t backoff_ms;
     int64_t retry_at_us; /* no attempt to connect before */
     enum kvasir_path last_path;

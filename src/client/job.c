@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "client/client_impl.h"
+#include "client/establish.h"
 #include "client/link.h"
 #include "route/slot.h"
 
@@ -220,6 +221,12 @@ enum kvasir_status job_create(struct kvasir_client *client, const struct job_spe
     if (client->request_count >= CLIENT_REQUESTS_MAX) {
         return KVASIR_AGAIN;
     }
+    uint32_t timeout_ms = spec->timeout_ms > 0 ? spec->timeout_ms : client->options.timeout_ms;
+    if (establish_is_due(client, now_us)) {
+        uint32_t look_ms = client->options.connect_timeout_ms;
+        look_ms = look_ms < timeout_ms / 2 ? look_ms : timeout_ms / 2;
+        establish_look(client, now_us, now_us + (int64_t)look_ms * 1000);
+    }
     size_t work_bytes = spec->item_count * sizeof(struct job_item);
     size_t queue_bytes = client->link_count * sizeof(struct job_queue);
     struct kvasir_request *request = malloc(sizeof *request + work_bytes + queue_bytes);
@@ -228,7 +235,6 @@ enum kvasir_status job_create(struct kvasir_client *client, const struct job_spe
         return KVASIR_NO_MEMORY;
     }
     memset(request, 0, sizeof *request + work_bytes);
-    uint32_t timeout_ms = spec->timeout_ms > 0 ? spec->timeout_ms : client->options.timeout_ms;
     request->magic = JOB_MAGIC;
     request->call = spec->call;
     request->client = client;
