@@ -39,7 +39,7 @@ ITEM_STATUS, ITEM_LENGTH, ITEM_PATH = 6, 7, 8
 BUFFER_WORDS = 10
 
 CALL_PUT, CALL_GET, CALL_EXISTS, CALL_DELETE, CALL_MATCH = 1, 2, 3, 4, 5
-PATH_NAMES = ("none", "tcp", "unix", "shm", "rdma")
+PATH_NAMES = ("none", "tcp", "unix", "shm", "rdma", "rdma-client")
 
 
 class Iovec(ctypes.Structure):
@@ -78,6 +78,7 @@ class Options(ctypes.Structure):
         ("rdma_device", c_char_p),
         ("rdma_gid_index", c_int),
         ("rdma_mtu_bytes", c_uint32),
+        ("rdma_mode", c_int),
     ]
 
 
@@ -135,6 +136,7 @@ COUNTER_NAMES = (
     "unix_bytes",
     "shm_bytes",
     "rdma_bytes",
+    "rdma_client_bytes",
     "path_fallbacks",
     "leases_expired",
 )
@@ -161,7 +163,7 @@ class ServerInfoRecord(ctypes.Structure):
 LAYOUTS: tuple[tuple[str, type[ctypes.Structure], int], ...] = (
     ("iovec", Iovec, 16),
     ("kvasir_item", Item, 8 * ITEM_WORDS),
-    ("kvasir_options", Options, 104),
+    ("kvasir_options", Options, 112),
     ("kvasir_put_options", PutOptions, 48),
     ("kvasir_submit_options", SubmitOptions, 24),
     ("kvasir_stat", StatRecord, 104),

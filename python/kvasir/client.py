@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 ValueClass = Literal["full", "window", "state", "encoder"]
 
 _VALUE_CLASSES: tuple[ValueClass, ...] = ("full", "window", "state", "encoder")
+_RDMA_MODES = ("server", "client")  # in the order of enum kvasir_rdma_mode
 _OK, _EXISTS, _NOT_FOUND, _TOO_SMALL = 0, -2, -1, -5
 _PRESENCE = (_OK, _NOT_FOUND)
 _LOW_WORD = 0xFFFFFFFF
@@ -210,7 +211,9 @@ class Client:
     that were given to :meth:`register` go by RDMA where the server offers it: ``rdma_module`` is
     the path of ``rdma.so`` (None: the one beside the library), ``rdma_device`` the device (None:
     the first whose port is up), ``rdma_gid_index`` and ``rdma_mtu`` what it speaks from and how
-    long a packet is at most (None: what fits).
+    long a packet is at most (None: what fits). ``rdma_mode`` says who moves the bytes: ``"server"``
+    in one round trip, or ``"client"``, which takes a round trip more for a put and spares the
+    server's cores; where the server lends no memory, it drives all the same.
 
     Keys are bytes or str (UTF-8). Payloads are whatever has the buffer protocol in C order (bytes,
     bytearray, memoryview, numpy arrays of any shape), contiguous CPU torch tensors, and lists of
@@ -246,7 +249,10 @@ class Client:
         rdma_device: str | None = None,
         rdma_gid_index: int | None = None,
         rdma_mtu: int | None = None,
+        rdma_mode: str = "server",
     ) -> None:
+        if rdma_mode not in _RDMA_MODES:
+            raise ValueError(f"rdma_mode is one of {', '.join(_RDMA_MODES)}, not {rdma_mode!r}")
         options = library.new_options()
         options.address = address.encode()
         options.user = None if user is None else user.encode()
@@ -263,6 +269,7 @@ class Client:
         options.rdma_device = None if rdma_device is None else rdma_device.encode()
         options.rdma_gid_index = -1 if rdma_gid_index is None else rdma_gid_index
         options.rdma_mtu_bytes = 0 if rdma_mtu is None else rdma_mtu
+        options.rdma_mode = _RDMA_MODES.index(rdma_mode)
         sentence = ctypes.create_string_buffer(512)
         pointer = c_void_p()
         status = library.connect(
@@ -710,7 +717,7 @@ class Client:
     @property
     def path(self) -> str:
         """The path that served the last call that moved a payload: ``"shm"``, ``"rdma"``,
-        ``"unix"``, ``"tcp"``, or ``"none"`` before the first."""
+        ``"rdma-client"``, ``"unix"``, ``"tcp"``, or ``"none"`` before the first."""
         handle = self._handle
         handle.enter(None)
         try:

@@ -2,9 +2,9 @@
 
 #include "base/check.h"
 #include "client/answer_stat.h"
+#include "client/borrow.h"
 #include "client/client_impl.h"
-#include "client/pipeline.h"
-#include "client/shm_grant.h"
+#include "client/opening.h"
 #include "client/view.h"
 #include "proto/status_code.h"
 
@@ -75,7 +75,7 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
     if (status == KVASIR_OK && token->ends_reply) {
         if (link->shm_wanted && link->is_unix && link->greeting->shm) {
             greeting_begin(&link->greeting_reader);
-            pipeline_connect_shm(link);
+            opening_connect_shm(link);
         } else if (link->client->memory == NULL || !link->greeting->rdma ||
                    !queue_pair_ask(link, now_us)) {
             greeted(link);
@@ -127,7 +127,7 @@ static enum kvasir_status take_connect_shm(struct link *link, const struct reply
                               link->greeting_shm.region_bytes, link->greeting_shm.staging_bytes,
                               greeting_rings_bytes(&link->greeting_shm));
         if (status == KVASIR_OK && link->greeting_shm.ring_bytes > 0) {
-            pipeline_connect_ring(link);
+            opening_connect_ring(link);
             return KVASIR_OK;
         }
         if (status != KVASIR_OK) {
@@ -154,6 +154,14 @@ static enum kvasir_status take_connect_ring(struct link *link, const struct repl
     return KVASIR_OK;
 }
 
+static enum kvasir_path put_path(const struct link *link, enum link_command_kind kind)
+{
+    if (kind == LINK_COMMIT) {
+        return link_has_shm(link) ? KVASIR_PATH_SHM : KVASIR_PATH_RDMA_CLIENT;
+    }
+    return kind == LINK_PUT_FROM ? KVASIR_PATH_RDMA : inline_path(link);
+}
+
 /* ---- one reply of one key ------------------------------------------------------------------ */
 
 static enum kvasir_status take_put(struct link *link, struct link_command *command,
@@ -171,14 +179,12 @@ static enum kvasir_status take_put(struct link *link, struct link_command *comma
         queue_pair_works(&link->pair);
     }
     if (command->kind == LINK_COMMIT && request != NULL) {
-        shm_grant_staging_done(link, request, command->first);
+        borrow_staging_done(link, request, command->first);
     }
     if (request != NULL) {
         struct kvasir_item *item = item_of(command);
         if (stored) {
-            enum kvasir_path path = command->kind == LINK_COMMIT     ? KVASIR_PATH_SHM
-                                    : command->kind == LINK_PUT_FROM ? KVASIR_PATH_RDMA
-                                                                     : inline_path(link);
+            enum kvasir_path path = put_path(link, command->kind);
             item->length_bytes = job_payload_bytes(item);
             client_count_payload(link->client, item, true, path, item->length_bytes);
         }
@@ -332,13 +338,18 @@ static enum kvasir_status take_match(struct link *link, struct link_command *com
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
+static bool is_of_grant(const struct link_command *command)
+{
+    return command->kind == LINK_LEASE || command->kind == LINK_RESERVE ||
+           command->kind == LINK_COMMIT;
+}
+
 /* What to do with an item whose command was refused: another way, or the answer it is. */
 static void refused(struct link *link, struct link_command *command, uint32_t index,
                     enum kvasir_status status)
 {
     struct kvasir_request *request = command->request;
-    bool by_shm = command->kind == LINK_LEASE || command->kind == LINK_RESERVE ||
-                  command->kind == LINK_COMMIT;
+    bool by_grant = is_of_grant(command);
     bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO;
     /* By the socket these would be the same. */
     bool final = status == KVASIR_NO_MEMORY || status == KVASIR_CORRUPT ||
@@ -346,9 +357,9 @@ static void refused(struct link *link, struct link_command *command, uint32_t in
     if (command->kind == LINK_COMMIT) {
         final = status != KVASIR_EXPIRED && status != KVASIR_NOT_FOUND;
     }
-    if ((by_shm || by_rdma) && !final && request->call != JOB_VIEW) {
+    if ((by_grant || by_rdma) && !final && request->call != JOB_VIEW) {
         link->client->counters.path_fallbacks++;
-        job_requeue(request, index, JOB_INLINE);
+        job_requeue(request, index, by_grant && !link_has_shm(link) ? JOB_SERVED : JOB_INLINE);
         return;
     }
     job_answer(request, index, status);
@@ -358,7 +369,8 @@ static void take_error(struct link *link, struct link_command *command,
                        const struct reply_token *token, int64_t now_us)
 {
     enum kvasir_status status = status_code_parse(token->text);
-    bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO;
+    bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO ||
+                   (is_of_grant(command) && !link_has_shm(link));
     /* Of the queue pair that is there now, or of one before it: then one is made in vain. */
     if (by_rdma && (status == KVASIR_IO || status == KVASIR_UNSUPPORTED)) {
         queue_pair_break(link, now_us);
@@ -375,7 +387,7 @@ static void take_error(struct link *link, struct link_command *command,
     for (uint32_t i = 0; i < command->count; i++) {
         uint32_t next = request->work[index].next;
         if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
-            shm_grant_staging_done(link, request, index);
+            borrow_staging_done(link, request, index);
         }
         refused(link, command, index, status);
         index = next;
@@ -403,9 +415,9 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
     case LINK_STAT:
         return answer_stat_token(link, command, token);
     case LINK_LEASE:
-        return shm_grant_lease_token(link, command, token, now_us);
+        return borrow_lease_token(link, command, token, now_us);
     case LINK_RESERVE:
-        return shm_grant_reserve_token(link, command, token, now_us);
+        return borrow_reserve_token(link, command, token, now_us);
     case LINK_RELEASE:
     case LINK_ABORT:
         return token->depth == 0 && token->ends_reply ? KVASIR_OK : KVASIR_PROTOCOL;
@@ -446,6 +458,7 @@ void answer_end(struct link *link, int64_t now_us)
     (void)now_us;
     struct link_command *command = link_command_at(link, 0);
     link->weight_bytes -= command->weight_bytes;
+    link->reserves_in_flight -= command->kind == LINK_RESERVE ? 1 : 0;
     link->answer.begun = false;
     link->command_first = (link->command_first + 1) % LINK_COMMANDS_MAX;
     link->command_count--;
@@ -473,6 +486,7 @@ void answer_abandon(struct link *link, enum kvasir_status status)
     if (link->answer.view != NULL) {
         view_destroy(&link->answer.view);
     }
+    rdma_move_discard(&link->answer.move);
     for (uint32_t i = 0; i < link->command_count; i++) {
         struct link_command *command = link_command_at(link, i);
         struct kvasir_request *request = command->request;

@@ -70,7 +70,9 @@ void client_count_payload(struct kvasir_client *client, struct kvasir_item *item
         counters->get_hits++;
         counters->get_bytes += length_bytes;
     }
-    if (path == KVASIR_PATH_RDMA) {
+    if (path == KVASIR_PATH_RDMA_CLIENT) {
+        counters->rdma_client_bytes += length_bytes;
+    } else if (path == KVASIR_PATH_RDMA) {
         counters->rdma_bytes += length_bytes;
     } else if (path == KVASIR_PATH_SHM) {
         counters->shm_bytes += length_bytes;
@@ -105,6 +107,9 @@ static const char *refuse_options(const struct kvasir_options *options)
     if (options->timeout_ms == 0 || options->connect_timeout_ms == 0 ||
         options->backoff_min_ms == 0 || options->lease_ms == 0) {
         return "timeouts, back-off and lease must not be 0";
+    }
+    if ((unsigned)options->rdma_mode > KVASIR_RDMA_CLIENT) {
+        return "rdma_mode is neither KVASIR_RDMA_SERVER nor KVASIR_RDMA_CLIENT";
     }
     const char *const texts[] = {options->user, options->password, options->name,
                                  options->rdma_module, options->rdma_device};
@@ -146,6 +151,7 @@ static void destroy(struct kvasir_client *client)
         free(client->texts[i]);
     }
     remote_memory_close(&client->memory);
+    rdma_move_free_all(client);
     free(client->regions);
     client->magic = 0;
     free(client);
@@ -163,6 +169,7 @@ static struct kvasir_client *create(const struct kvasir_options *options)
     list_init(&client->requests);
     list_init(&client->finished);
     list_init(&client->views);
+    list_init(&client->moves);
     /* Jitter only: another value in every process and client is all it takes. */
     random_init(&client->random, (uint64_t)clock_mono_us() ^ (uint64_t)client->process << 40);
     client->regions = calloc(1, sizeof *client->regions);
@@ -288,6 +295,8 @@ const char *kvasir_path_name(enum kvasir_path path)
         return "shm";
     case KVASIR_PATH_RDMA:
         return "rdma";
+    case KVASIR_PATH_RDMA_CLIENT:
+        return "rdma-client";
     }
     return "none"; /* a number from outside */
 }

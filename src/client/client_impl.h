@@ -8,6 +8,7 @@
 #include "client/endpoint.h"
 #include "client/job.h"
 #include "client/link.h"
+#include "client/rdma_move.h"
 #include "client/remote_memory.h"
 #include "client/shm_map.h"
 
@@ -35,6 +36,7 @@ struct kvasir_client {
     uint32_t request_count;
     uint64_t done_count; /* requests finished so far */
     struct list views;
+    struct list moves;             /* transfers under way */
     struct shm_map_table *regions; /* owned */
     struct remote_memory *memory;  /* owned; NULL: no RDMA */
     struct random random;

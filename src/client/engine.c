@@ -3,9 +3,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "client/borrow.h"
 #include "client/client_impl.h"
 #include "client/pipeline.h"
-#include "client/shm_grant.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -95,7 +95,7 @@ static void orphan(struct link *link, struct kvasir_request *request, int64_t no
             continue;
         }
         if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
-            shm_grant_staging_done(link, request, command->first);
+            borrow_staging_done(link, request, command->first);
         } else if (command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO) {
             queue_pair_break(link, now_us); /* the server must not touch the caller's memory now */
         }
@@ -109,7 +109,7 @@ static void abort_queued_commits(struct link *link, struct kvasir_request *reque
     uint32_t index = request->queues[link->index].head;
     while (index != JOB_NONE) {
         if (request->work[index].mode == JOB_COMMIT) {
-            shm_grant_staging_done(link, request, index);
+            borrow_staging_done(link, request, index);
             pipeline_abort(link, request->work[index].grant_id);
         }
         index = request->work[index].next;
@@ -125,6 +125,7 @@ void engine_withdraw(struct kvasir_client *client, struct kvasir_request *reques
             link_drop(link, KVASIR_CLOSED);
         } else {
             orphan(link, request, clock_mono_us());
+            rdma_move_withdraw(link, request, clock_mono_us());
             abort_queued_commits(link, request);
         }
     }
@@ -154,6 +155,7 @@ static void expire(struct kvasir_client *client, struct kvasir_request *request,
             silent = silent || is_silent(link, request, now_us);
             link_drop(link, KVASIR_TIMEOUT);
         }
+        rdma_move_withdraw(link, request, now_us);
     }
     for (uint32_t i = 0; silent && i < client->link_count; i++) {
         struct link *link = client->links[i];
@@ -226,7 +228,7 @@ static int wait_ms(int64_t until_us, int64_t now_us)
 
 /* The links that wait for something. */
 struct waiters {
-    struct pollfd polled[GREETING_REACTORS_MAX];
+    struct pollfd polled[GREETING_REACTORS_MAX + 1]; /* the device's behind those of the links */
     struct link *links[GREETING_REACTORS_MAX];
     nfds_t count;
     nfds_t ring_count; /* of them, those with rings */
@@ -274,12 +276,12 @@ static bool watch_rings(const struct waiters *waiters)
 
 /* The answer is often but a few microseconds away, less than falling asleep and waking takes. True:
  * something is ready. */
-static bool poll_busily(struct waiters *waiters, int64_t until_us)
+static bool poll_busily(struct kvasir_client *client, struct waiters *waiters, int64_t until_us)
 {
     int64_t end_us = clock_mono_us() + BUSY_POLL_US;
     end_us = end_us < until_us ? end_us : until_us;
     do {
-        if (watch_rings(waiters)) {
+        if (watch_rings(waiters) || (!list_empty(&client->moves) && rdma_move_poll(client))) {
             return true;
         }
         clock_sleep_us(0); /* whoever answers may need this very core */
@@ -291,14 +293,20 @@ static bool poll_busily(struct waiters *waiters, int64_t until_us)
 }
 
 /* Waits for a socket, or for the bell of a ring. */
-static void sleep_until(struct waiters *waiters, int64_t until_us)
+static void sleep_until(struct kvasir_client *client, struct waiters *waiters, int64_t until_us)
 {
-    bool sleeps = true;
+    bool moved;
+    int fd = rdma_move_wait_fd(client, &moved);
+    nfds_t count = waiters->count;
+    bool sleeps = !moved;
+    if (fd >= 0) {
+        waiters->polled[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    }
     for (nfds_t i = 0; i < waiters->count; i++) {
         struct link *link = waiters->links[i];
         sleeps = channel_sleep(&link->channel, !outbox_is_empty(&link->outbox)) && sleeps;
     }
-    (void)poll(waiters->polled, waiters->count, sleeps ? wait_ms(until_us, clock_mono_us()) : 0);
+    (void)poll(waiters->polled, count, sleeps ? wait_ms(until_us, clock_mono_us()) : 0);
     for (nfds_t i = 0; i < waiters->count; i++) {
         channel_awake(&waiters->links[i]->channel);
     }
@@ -310,8 +318,8 @@ static void wait_for_channels(struct kvasir_client *client, int64_t deadline_us)
     int64_t until_us = earliest_deadline(client, deadline_us);
     int64_t now_us;
     collect_waiters(client, &waiters);
-    if (!poll_busily(&waiters, until_us)) {
-        sleep_until(&waiters, until_us);
+    if (!poll_busily(client, &waiters, until_us)) {
+        sleep_until(client, &waiters, until_us);
     }
     now_us = clock_mono_us();
     for (nfds_t i = 0; i < waiters.count; i++) {
@@ -346,6 +354,9 @@ void engine_turn(struct kvasir_client *client, int64_t deadline_us)
 {
     uint64_t done_before = client->done_count;
     int64_t now_us = clock_mono_us();
+    if (!list_empty(&client->moves)) {
+        (void)rdma_move_poll(client);
+    }
     for (uint32_t i = 0; i < client->link_count; i++) {
         advance(client->links[i], now_us);
     }

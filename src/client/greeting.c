@@ -26,6 +26,7 @@ enum field {
     FIELD_PAGE,
     FIELD_RING_OFFSET,
     FIELD_RING_BYTES,
+    FIELD_MODES,
 };
 
 static const struct {
@@ -50,6 +51,7 @@ static const struct {
     {"page_bytes", FIELD_PAGE},
     {"ring_offset", FIELD_RING_OFFSET},
     {"ring_bytes", FIELD_RING_BYTES},
+    {"modes", FIELD_MODES},
 };
 
 static enum field field_of(struct slice name)
@@ -203,6 +205,10 @@ enum kvasir_status greeting_token(struct greeting_reader *reader, const struct r
         take_element(reader, token, greeting);
     } else if (token->depth == 3 && reader->field == FIELD_TRANSPORTS) {
         take_transport(reader, token, greeting);
+    } else if (token->depth == 4 && reader->inner_field == FIELD_MODES && reader->transport_rdma) {
+        greeting->rdma_lends =
+            greeting->rdma_lends ||
+            (is_text(token) && slice_equal(token->text, slice_of_text("client")));
     }
     if (token->ends_reply &&
         (greeting->reactor_count == 0 ||

@@ -29,6 +29,7 @@ struct greeting {
     char shm_socket[GREETING_PATH_BYTES_MAX];
     bool rdma; /* on offer, by the device of this address (which names no queue pair) */
     struct kvasir_link_address rdma_address;
+    bool rdma_lends; /* the client may drive */
     uint16_t ports[GREETING_REACTORS_MAX];
     char sockets[GREETING_REACTORS_MAX][GREETING_PATH_BYTES_MAX];
 };

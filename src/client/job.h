@@ -27,10 +27,12 @@ enum job_call {
 
 /* What an item waits for. */
 enum job_mode {
-    JOB_FIRST,   /* queued; the path is chosen when it is its turn */
-    JOB_LEASE,   /* to read by shared memory; then done, or JOB_LEASE again, or JOB_INLINE */
-    JOB_RESERVE, /* to write by shared memory; then JOB_COMMIT, JOB_INLINE or done */
-    JOB_COMMIT,  /* the bytes are in the staging memory; then done or JOB_INLINE */
+    JOB_FIRST, /* queued; the path is chosen when it is its turn */
+    JOB_LEASE, /* to read the server's memory; then done, JOB_MOVING, JOB_SERVED, JOB_INLINE, or again */
+    JOB_RESERVE, /* to write the server's memory; then JOB_MOVING, JOB_COMMIT, JOB_INLINE or done */
+    JOB_MOVING,  /* the device reads or writes for us; then done, JOB_COMMIT or JOB_SERVED */
+    JOB_COMMIT,  /* the bytes are in the server's memory; then done, JOB_SERVED or JOB_INLINE */
+    JOB_SERVED,  /* by the server's queue pair, if there is one, else as JOB_INLINE */
     JOB_INLINE,  /* by the call's own command over the socket; then done */
     JOB_DONE,
 };

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "client/answer.h"
 #include "client/client_impl.h"
+#include "client/opening.h"
 #include "client/pipeline.h"
 
 #include <errno.h>
@@ -70,6 +71,7 @@ static void reset(struct link *link)
     link->weight_bytes = 0;
     link->staging_used_bytes = 0;
     link->leases_in_flight = 0;
+    link->reserves_in_flight = 0;
     link->release_count = 0;
     link->release_bytes = 0;
     link->generation++;
@@ -80,6 +82,7 @@ void link_drop(struct link *link, enum kvasir_status status)
     queue_pair_reset(
         link); /* whoever is answered from here on may use his memory for something else */
     answer_abandon(link, status);
+    rdma_move_abandon(link, status);
     reset(link);
 }
 
@@ -107,7 +110,7 @@ static const struct endpoint *endpoint_in_use(const struct link *link)
 static void greet(struct link *link)
 {
     link->state = LINK_GREETING;
-    pipeline_hello(link);
+    opening_hello(link);
 }
 
 static void try_endpoint(struct link *link, int64_t now_us)

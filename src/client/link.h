@@ -70,7 +70,7 @@ struct link_answer {
     uint32_t answered; /* items before it */
     uint32_t field;
     uint64_t pairs_left;
-    bool offset_known;
+    uint64_t extents_left;
     uint64_t offset_bytes;
     uint64_t grant_id;
     uint64_t length_bytes;
@@ -78,6 +78,9 @@ struct link_answer {
     enum kvasir_status status;
     struct segment_cursor cursor;
     struct kvasir_view *view; /* being filled; owned */
+    struct rdma_move *move;   /* likewise */
+    uint32_t grant_key;
+    uint32_t extent_word; /* which part of an extent comes next */
     struct kvasir_stat stat;
 };
 
@@ -126,7 +129,9 @@ struct link {
     struct shm_map shm;
     struct queue_pair pair;
     size_t staging_used_bytes;
-    uint32_t leases_in_flight; /* keys in LEASE commands without a reply */
+    uint32_t leases_in_flight;   /* keys in LEASE commands without a reply */
+    uint32_t reserves_in_flight; /* RESERVE commands without a reply */
+    uint32_t move_count;         /* transfers that items wait for */
     uint64_t releases[LINK_RELEASES_MAX];
     uint32_t release_count;
     uint64_t release_bytes; /* payload those leases hold */
@@ -162,6 +167,12 @@ void link_release_later(struct link *link, uint64_t lease_id, uint64_t length_by
 static inline bool link_has_rdma(const struct link *link)
 {
     return link->pair.state == QUEUE_PAIR_UP;
+}
+
+/* Payload of registered buffers is moved by this side. */
+static inline bool link_lends(const struct link *link)
+{
+    return link_has_rdma(link) && link->pair.lends;
 }
 
 static inline bool link_has_shm(const struct link *link)

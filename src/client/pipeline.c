@@ -28,6 +28,8 @@
 /* Stretches of registered memory of one item, and the bytes of what is said of one. */
 #define PIPELINE_REMOTES_MAX  128U
 #define PIPELINE_REMOTE_BYTES 96U
+/* The last words of a reservation by RDMA: TIMEOUT and its number. */
+#define PIPELINE_TIMEOUT_WORDS 2U
 /* A get needs its lease for one copy only. */
 #define PIPELINE_GET_LEASE_MS 5000U
 /* Leases are taken for over this much early: the copy's last instructions and a late clock. */
@@ -75,68 +77,6 @@ static void weigh(struct link *link, struct link_command *command, size_t weight
 {
     command->weight_bytes = weight;
     link->weight_bytes += weight;
-}
-
-void pipeline_hello(struct link *link)
-{
-    const struct kvasir_options *options = &link->client->options;
-    struct outbox *outbox = &link->outbox;
-    outbox_add_array(outbox,
-                     2 + (options->password != NULL ? 3 : 0) + (options->name != NULL ? 2 : 0));
-    outbox_add_text(outbox, "HELLO");
-    outbox_add_text(outbox, "3");
-    if (options->password != NULL) {
-        outbox_add_text(outbox, "AUTH");
-        outbox_add_text(outbox, options->user != NULL ? options->user : "default");
-        outbox_add_text(outbox, options->password);
-    }
-    if (options->name != NULL) {
-        outbox_add_text(outbox, "SETNAME");
-        outbox_add_text(outbox, options->name);
-    }
-    (void)push(link, LINK_HELLO, NULL, JOB_NONE, 0);
-    outbox_add_array(outbox, 1);
-    outbox_add_text(outbox, "KV.HELLO");
-    (void)push(link, LINK_KV_HELLO, NULL, JOB_NONE, 0);
-}
-
-void pipeline_connect_shm(struct link *link)
-{
-    struct outbox *outbox = &link->outbox;
-    outbox_add_array(outbox, 4);
-    outbox_add_text(outbox, "KV.CONNECT");
-    outbox_add_text(outbox, "SHM");
-    outbox_add_text(outbox, "STAGING");
-    outbox_add_number(outbox, link->client->options.staging_bytes);
-    (void)push(link, LINK_CONNECT_SHM, NULL, JOB_NONE, 0);
-}
-
-void pipeline_connect_ring(struct link *link)
-{
-    struct outbox *outbox = &link->outbox;
-    outbox_add_array(outbox, 2);
-    outbox_add_text(outbox, "KV.CONNECT");
-    outbox_add_text(outbox, "RING");
-    (void)push(link, LINK_CONNECT_RING, NULL, JOB_NONE, 0);
-}
-
-void pipeline_connect_rdma(struct link *link, const struct kvasir_link_address *local)
-{
-    struct outbox *outbox = &link->outbox;
-    char text[KVASIR_DEVICE_NAME_BYTES];
-    outbox_add_array(outbox, 2 + 2 * LINK_WORD_COUNT);
-    outbox_add_text(outbox, "KV.CONNECT");
-    outbox_add_text(outbox, "RDMA");
-    for (unsigned i = 0; i < LINK_WORD_COUNT; i++) {
-        outbox_add_text(outbox, link_word_name((enum link_word)i));
-        if (link_word_is_number((enum link_word)i)) {
-            outbox_add_number(outbox, link_word_number(local, (enum link_word)i));
-        } else {
-            link_word_text(local, (enum link_word)i, text);
-            outbox_add_text(outbox, text);
-        }
-    }
-    (void)push(link, LINK_CONNECT_RDMA, NULL, JOB_NONE, 0);
 }
 
 void pipeline_abort(struct link *link, uint64_t reservation_id)
@@ -256,6 +196,35 @@ static bool add_put(struct link *link, struct kvasir_request *request)
 
 /* ---- by the queue pair --------------------------------------------------------------------- */
 
+/* Whether this side moves the item's payload itself. */
+static bool wants_move(const struct link *link, const struct kvasir_request *request,
+                       uint32_t index)
+{
+    const struct job_item *work = &request->work[index];
+    uint32_t count;
+    const struct iovec *segments = job_segments(&request->items[index], &count);
+    return link_lends(link) && (work->mode == JOB_FIRST || work->mode == JOB_LEASE) &&
+           (request->call == JOB_PUT || request->call == JOB_GET) &&
+           segment_total_bytes(segments, count) >= PIPELINE_RDMA_BYTES_MIN &&
+           remote_memory_holds(link->client->memory, segments, count);
+}
+
+/* How many more may be asked for. */
+static uint32_t moves_left(const struct link *link)
+{
+    uint32_t used = link->move_count + link->leases_in_flight + link->reserves_in_flight;
+    return used < RDMA_MOVES_MAX ? RDMA_MOVES_MAX - used : 0;
+}
+
+/* What is left of the request's time: no grant is needed for longer, and none is given for longer than the
+ * server's longest. */
+static uint32_t grant_ms(const struct kvasir_request *request, int64_t now_us)
+{
+    uint32_t max = request->client->lease_ms_max > 0 ? request->client->lease_ms_max : UINT32_MAX;
+    int64_t left_ms = (request->deadline_us - now_us) / 1000 + 1;
+    return left_ms < 1 ? 1 : left_ms < max ? (uint32_t)left_ms : max;
+}
+
 /* What the server is to know of the item's memory; 0: it goes another way. */
 static unsigned expose_item(struct link *link, const struct kvasir_request *request, uint32_t index,
                             struct kvasir_remote *remotes)
@@ -330,8 +299,10 @@ static bool add_reserve(struct link *link, struct kvasir_request *request, int64
     size_t staging = (length + PIPELINE_STAGING_GRAIN - 1) & ~(size_t)(PIPELINE_STAGING_GRAIN - 1);
     /* Half of the staging memory is left as slack for the server's own rounding, unless the value
      * alone takes more. */
-    if (link->staging_used_bytes > 0 &&
-        link->staging_used_bytes + staging > link->shm.staging_bytes / 2) {
+    bool by_shm = link_has_shm(link);
+    if (by_shm ? link->staging_used_bytes > 0 &&
+                     link->staging_used_bytes + staging > link->shm.staging_bytes / 2
+               : moves_left(link) == 0) {
         return false;
     }
     if (!has_room(link, 0, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
@@ -339,15 +310,23 @@ static bool add_reserve(struct link *link, struct kvasir_request *request, int64
     }
     (void)job_take(request, link->index);
     request->work[index].mode = JOB_RESERVE;
-    request->work[index].staging_bytes = staging;
-    link->staging_used_bytes += staging;
+    if (by_shm) {
+        request->work[index].staging_bytes = staging;
+        link->staging_used_bytes += staging;
+    }
     outbox_add_array(&link->outbox,
-                     3 + put_option_count(&request->put, parent_of(request, index), false));
+                     3 + (by_shm ? 0 : PIPELINE_TIMEOUT_WORDS) +
+                         put_option_count(&request->put, parent_of(request, index), false));
     outbox_add_text(&link->outbox, "KV.RESERVE");
     outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_number(&link->outbox, length);
     add_put_options(&link->outbox, request, index, false);
-    push(link, LINK_RESERVE, request, index, 1)->deadline_us = now_us;
+    if (!by_shm) {
+        outbox_add_text(&link->outbox, "TIMEOUT");
+        outbox_add_number(&link->outbox, grant_ms(request, now_us));
+    }
+    (void)push(link, LINK_RESERVE, request, index, 1);
+    link->reserves_in_flight++;
     return true;
 }
 
@@ -398,7 +377,10 @@ static bool wants_lease(const struct link *link, const struct kvasir_request *re
                         uint32_t index)
 {
     const struct job_item *work = &request->work[index];
-    if (work->mode == JOB_INLINE || !link_has_shm(link)) {
+    if (!link_has_shm(link)) {
+        return wants_move(link, request, index);
+    }
+    if (work->mode == JOB_INLINE) {
         return false;
     }
     return request->call == JOB_VIEW ||
@@ -469,14 +451,19 @@ static bool add_match(struct link *link, struct kvasir_request *request)
 
 static bool add_lease(struct link *link, struct kvasir_request *request, int64_t now_us)
 {
-    uint32_t count = count_keys(link, request, PIPELINE_LEASE_KEYS_MAX, true);
+    uint32_t count_max = PIPELINE_LEASE_KEYS_MAX;
+    if (!link_has_shm(link) && moves_left(link) < count_max) {
+        count_max = moves_left(link);
+    }
+    uint32_t count = count_keys(link, request, count_max, true);
     if (count == 0 || link->release_count + link->leases_in_flight + count > LINK_RELEASES_MAX) {
         return false;
     }
     const struct kvasir_client *client = link->client;
     uint32_t lease_ms = client->options.lease_ms;
-    if (request->call == JOB_GET && lease_ms > PIPELINE_GET_LEASE_MS) {
-        lease_ms = PIPELINE_GET_LEASE_MS;
+    uint32_t needed_ms = link_has_shm(link) ? PIPELINE_GET_LEASE_MS : grant_ms(request, now_us);
+    if (request->call == JOB_GET && lease_ms > needed_ms) {
+        lease_ms = needed_ms;
     }
     if (client->lease_ms_max > 0 && lease_ms > client->lease_ms_max) {
         lease_ms = client->lease_ms_max;
@@ -523,7 +510,7 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
     size_t length = job_payload_bytes(&request->items[index]);
     bool by_shm =
         work->mode != JOB_INLINE && link_has_shm(link) && length >= PIPELINE_SHM_PUT_BYTES_MIN;
-    if (by_shm && length <= link->shm.staging_bytes) {
+    if ((by_shm && length <= link->shm.staging_bytes) || wants_move(link, request, index)) {
         return add_reserve(link, request, now_us);
     }
     struct kvasir_remote remotes[PIPELINE_REMOTES_MAX];

@@ -22,10 +22,5 @@ void pipeline_release(struct link *link);
 /* True when anything is queued for the link. */
 bool pipeline_has_work(const struct link *link);
 
-/* The greeting's commands. */
-void pipeline_hello(struct link *link);
-void pipeline_connect_shm(struct link *link);
-void pipeline_connect_ring(struct link *link);
-void pipeline_connect_rdma(struct link *link, const struct kvasir_link_address *local);
 /* Gives up a reservation. */
 void pipeline_abort(struct link *link, uint64_t reservation_id);

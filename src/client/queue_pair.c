@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "client/client_impl.h"
-#include "client/pipeline.h"
+#include "client/opening.h"
 #include "client/remote_memory.h"
 
 /* After the first failure, then twice as long each time. */
@@ -35,15 +35,12 @@ void queue_pair_break(struct link *link, int64_t now_us)
 void queue_pair_reset(struct link *link)
 {
     close_link(link);
-    link->pair = (struct queue_pair){.state = QUEUE_PAIR_NONE};
+    link->pair = (struct queue_pair){.state = QUEUE_PAIR_NONE, .generation = link->pair.generation};
 }
 
-/* Nothing but the ends of queue pairs arrives there. */
-static void drain_events(const struct remote_memory *memory)
+uint64_t queue_pair_cookie(const struct link *link)
 {
-    struct kvasir_event events[8];
-    while (remote_memory_ops(memory)->queue_poll(remote_memory_queue(memory), events, 8) == 8) {
-    }
+    return (uintptr_t)link;
 }
 
 bool queue_pair_ask(struct link *link, int64_t now_us)
@@ -53,16 +50,24 @@ bool queue_pair_ask(struct link *link, int64_t now_us)
     const struct remote_memory *memory = client->memory;
     const struct kvasir_options *options = &client->options;
     struct kvasir_link_options wanted = {
+        .cookie = queue_pair_cookie(link),
         .mtu_bytes = options->rdma_mtu_bytes,
         .rights = KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE,
         .depth = 1,
         .jobs_max = 1,
     };
+    bool lends = options->rdma_mode == KVASIR_RDMA_CLIENT && link->greeting->rdma_lends;
     struct kvasir_link_address local;
     struct kvasir_gid gid;
     char said[KVASIR_SAID_BYTES] = "";
     check(pair->link == NULL);
-    drain_events(memory);
+    (void)rdma_move_poll(client); /* the end of the last one is told there */
+    if (lends) {
+        wanted.depth = 0;
+        wanted.jobs_max = RDMA_MOVES_MAX;
+    }
+    pair->lends = lends;
+    pair->generation++;
     pair->state = QUEUE_PAIR_ASKED;
     pair->value_next = false;
     pair->remote = (struct kvasir_link_address){.gid.type = KVASIR_GID_ROCE_V2};
@@ -71,7 +76,7 @@ bool queue_pair_ask(struct link *link, int64_t now_us)
         wanted.gid_index = (int)gid.index;
         if (remote_memory_ops(memory)->link_create(remote_memory_queue(memory), &wanted,
                                                    &pair->link, &local, said) == KVASIR_OK) {
-            pipeline_connect_rdma(link, &local);
+            opening_connect_rdma(link, &local, lends);
             return true;
         }
         pair->link = NULL;
@@ -93,7 +98,11 @@ static void connect_pair(struct link *link, int64_t now_us)
         return;
     }
     pair->state = QUEUE_PAIR_UP;
-    client_explain_rdma(link->client, "%s", "");
+    client_explain_rdma(
+        link->client, "%s",
+        link->client->options.rdma_mode == KVASIR_RDMA_CLIENT && !pair->lends
+            ? "the server lends no memory: it has no memory windows, or rdma-windows-max is 0"
+            : "");
 }
 
 enum kvasir_status queue_pair_token(struct link *link, const struct reply_token *token,

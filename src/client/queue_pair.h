@@ -25,6 +25,8 @@ struct queue_pair {
     bool value_next;
     enum link_word word;      /* whose value comes next in the reply */
     struct kvasir_link *link; /* owned; NULL: DOWN or NONE */
+    bool lends;               /* the server lends its memory on it */
+    uint32_t generation;      /* grows with each one */
     uint32_t tries;           /* failures since payload last moved */
     int64_t retry_at_us;
     struct kvasir_link_address remote; /* as far as it was read */
@@ -46,6 +48,8 @@ enum kvasir_status queue_pair_token(struct link *link, const struct reply_token 
 void queue_pair_break(struct link *link, int64_t now_us);
 /* The link goes; the next connection begins anew. */
 void queue_pair_reset(struct link *link);
+/* Stands for the link in the transport's events. */
+uint64_t queue_pair_cookie(const struct link *link);
 /* Payload moved by it. */
 static inline void queue_pair_works(struct queue_pair *pair)
 {

@@ -82,6 +82,9 @@ enum kvasir_status kvasir_unregister(struct kvasir_client *client, const void *b
         client_explain(client, "a submitted request is in flight, which may use the buffer");
         return KVASIR_BUSY;
     }
+    if (!list_empty(&client->moves)) {
+        (void)rdma_move_poll(client); /* the last words of those that were cancelled */
+    }
     return client->memory != NULL ? remote_memory_drop(client->memory, base, length_bytes)
                                   : KVASIR_NOT_FOUND;
 }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "client/rdma_move.h"
 #include "plug/loader.h"
 
 #include <dlfcn.h>
@@ -117,8 +118,10 @@ static bool open_device(struct remote_memory *memory, const struct kvasir_option
 
 struct remote_memory *remote_memory_open(const struct kvasir_options *options, char *said)
 {
-    /* The server does the work: a client's queue pairs have no jobs. */
-    const struct kvasir_queue_options queue = {.links_max = 256, .jobs_max = 1};
+    /* Where the server does the work, a client's queue pairs have no jobs. */
+    const struct kvasir_queue_options queue = {
+        .links_max = 256,
+        .jobs_max = options->rdma_mode == KVASIR_RDMA_CLIENT ? RDMA_MOVE_JOBS_MAX : 1};
     struct remote_memory *memory = calloc(1, sizeof(*memory));
     if (memory == NULL) {
         (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
@@ -309,4 +312,38 @@ unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *
         count += more;
     }
     return count;
+}
+
+unsigned remote_memory_locals(struct remote_memory *memory, const struct iovec *segments,
+                              uint32_t segment_count, uint64_t length_bytes,
+                              struct kvasir_local *locals)
+{
+    unsigned count = 0;
+    for (uint32_t i = 0; i < segment_count && length_bytes > 0; i++) {
+        uint64_t bytes = segments[i].iov_len < length_bytes ? segments[i].iov_len : length_bytes;
+        const struct range *range;
+        if (bytes == 0) {
+            continue;
+        }
+        range = find_outer(memory, (uintptr_t)segments[i].iov_base, bytes);
+        if (range == NULL) {
+            return 0;
+        }
+        locals[count++] = (struct kvasir_local){
+            .memory = range->memory, .address = (uintptr_t)segments[i].iov_base, .bytes = bytes};
+        length_bytes -= bytes;
+    }
+    return length_bytes == 0 ? count : 0;
+}
+
+bool remote_memory_holds(struct remote_memory *memory, const struct iovec *segments,
+                         uint32_t segment_count)
+{
+    for (uint32_t i = 0; i < segment_count; i++) {
+        if (segments[i].iov_len > 0 &&
+            find_outer(memory, (uintptr_t)segments[i].iov_base, segments[i].iov_len) == NULL) {
+            return false;
+        }
+    }
+    return true;
 }

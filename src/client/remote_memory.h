@@ -8,6 +8,8 @@
 #include <kvasir/client.h>
 #include <kvasir/transport.h>
 
+#include <stdbool.h>
+
 /* Buffers that one client may register. */
 #define REMOTE_MEMORY_RANGES_MAX 4096U
 
@@ -33,6 +35,14 @@ ATTR_MUST_USE enum kvasir_status remote_memory_add(struct remote_memory *memory,
 ATTR_MUST_USE enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *base,
                                                     size_t bytes);
 
+/* The same memory, length_bytes of it, for our own transfers; locals has room for one a piece. Returns how
+ * many parts there are; 0: not all is registered. */
+unsigned remote_memory_locals(struct remote_memory *memory, const struct iovec *segments,
+                              uint32_t segment_count, uint64_t length_bytes,
+                              struct kvasir_local *locals);
+/* Whether all pieces are registered. */
+bool remote_memory_holds(struct remote_memory *memory, const struct iovec *segments,
+                         uint32_t segment_count);
 /* How the server names these pieces of memory, which are registered. Returns how many parts there are;
  * 0: not all is registered, or there are more than capacity. */
 unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *segments,

@@ -1,5 +1,5 @@
 #pragma once
-/* view – a value read where it lies, under a lease. Made by shm_grant, given to the caller, ended by him.
+/* view – a value read where it lies, under a lease. Made by borrow, given to the caller, ended by him.
  * Owns its list of pieces; borrows its client and its link, and counts as a user of the mapping. */
 
 #include "base/list.h"

@@ -21,6 +21,7 @@ struct hub {
     uint32_t out_count;              /* jobs under way */
     uint64_t work_requests;          /* of the queue, counted already */
     uint64_t completions;            /* likewise */
+    uint64_t loan_last_id;           /* that was given to a client */
     bool ready;                      /* the descriptor said so */
     bool armed;
 };

@@ -15,7 +15,7 @@
 
 void loan_init(struct loans *loans, bool on)
 {
-    *loans = (struct loans){.on = on, .next_id = 1};
+    *loans = (struct loans){.on = on};
     list_init(&loans->list);
 }
 
@@ -93,7 +93,8 @@ struct loan *loan_create(struct conn *conn, uint32_t shard, struct op *op, bool 
     loan->conn = conn;
     loan->writes = writes;
     loan->wanted = true;
-    loan->id = loans->next_id++;
+    /* Of the reactor: what a client says of loans of its last queue pair concerns none of this one. */
+    loan->id = ++conn->reactor->hub.loan_last_id;
     loan->shard = shard;
     loan->value = op->value;
     op->value = NULL;

@@ -37,7 +37,7 @@ struct loan {
     enum kvasir_status status; /* KVASIR_OK, or why it could not be made */
     struct list link;          /* of the remote */
     struct conn *conn;         /* borrowed: it outlives what is under way */
-    uint64_t id;               /* of this connection alone */
+    uint64_t id;               /* never used twice in its reactor */
     uint32_t shard;
     uint32_t flags;      /* of the put */
     struct value *value; /* owned pin; NULL once it is committed */
@@ -55,7 +55,6 @@ struct loans {
     uint32_t count;
     uint32_t job_count;    /* under way */
     uint32_t wanted_count; /* the batch waits for so many */
-    uint64_t next_id;
 };
 
 static inline bool loan_is_under_way(const struct loan *loan)

@@ -263,7 +263,7 @@ static enum kvasir_status perform(struct kvasir_link *link, const struct kvasir_
         return KVASIR_TIMEOUT;
     }
     for (unsigned i = 0; i < job->remote_count; i++) {
-        if (!is_allowed(link->peer, &job->remotes[i], right)) {
+        if (!is_allowed(link->peer, &job->remotes[i], right, link->peer_number)) {
             return KVASIR_DENIED;
         }
     }

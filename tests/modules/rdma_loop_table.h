@@ -91,15 +91,15 @@ static inline void fill_device(const struct state *state, struct kvasir_device *
     memcpy(device->gids[0].raw + PREFIX_BYTES, place, sizeof(place));
 }
 
-/* The part of the peer's memory that a job names, if the peer allows it. */
+/* The part of the peer's memory that a job names, if the peer allows it, on this queue pair of its. */
 static inline bool is_allowed(const struct table *table, const struct kvasir_remote *remote,
-                              uint32_t right)
+                              uint32_t right, uint32_t pair)
 {
     for (unsigned i = 0; i < KEYS_MAX; i++) {
         const struct key *key = &table->keys[i];
         if (key->key == remote->key && key->key != 0) {
-            return (key->rights & right) != 0 && remote->address >= key->base &&
-                   remote->bytes <= key->bytes &&
+            return (key->rights & right) != 0 && (key->pair == 0 || key->pair == pair) &&
+                   remote->address >= key->base && remote->bytes <= key->bytes &&
                    remote->address - key->base <= key->bytes - remote->bytes;
         }
     }

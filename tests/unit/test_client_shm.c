@@ -329,7 +329,7 @@ static void test_client_shm_late_lease_is_tried_once_more_then_expired(void **st
     assert_int_equal(fake.leases, 2);
 }
 
-static void test_client_shm_grant_outside_the_region_is_refused(void **state)
+static void test_client_borrow_outside_the_region_is_refused(void **state)
 {
     (void)state;
     struct fake fake = {0};
@@ -376,7 +376,7 @@ int main(void)
         cmocka_unit_test(test_client_shm_falls_back_when_staging_is_too_small),
         cmocka_unit_test(test_client_shm_deduplicates_before_moving),
         cmocka_unit_test(test_client_shm_late_lease_is_tried_once_more_then_expired),
-        cmocka_unit_test(test_client_shm_grant_outside_the_region_is_refused),
+        cmocka_unit_test(test_client_borrow_outside_the_region_is_refused),
         cmocka_unit_test(test_client_shm_cancelled_leases_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

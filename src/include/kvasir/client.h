@@ -25,11 +25,12 @@ struct kvasir_view;
 
 /* The way a value's bytes travelled. */
 enum kvasir_path {
-    KVASIR_PATH_NONE = 0, /* nothing has moved yet */
-    KVASIR_PATH_TCP = 1,  /* inline RESP over TCP */
-    KVASIR_PATH_UNIX = 2, /* inline RESP over the Unix socket */
-    KVASIR_PATH_SHM = 3,  /* shared memory on the same host */
-    KVASIR_PATH_RDMA = 4, /* RDMA, from and into registered buffers */
+    KVASIR_PATH_NONE = 0,        /* nothing has moved yet */
+    KVASIR_PATH_TCP = 1,         /* inline RESP over TCP */
+    KVASIR_PATH_UNIX = 2,        /* inline RESP over the Unix socket */
+    KVASIR_PATH_SHM = 3,         /* shared memory on the same host */
+    KVASIR_PATH_RDMA = 4,        /* RDMA from and into registered buffers, driven by the server */
+    KVASIR_PATH_RDMA_CLIENT = 5, /* the same, driven by the client */
 };
 
 /* What kind of state a value holds; eviction may treat kinds differently. */
@@ -38,6 +39,14 @@ enum kvasir_class {
     KVASIR_CLASS_WINDOW = 1,  /* sliding-window KV block */
     KVASIR_CLASS_STATE = 2,   /* recurrent state snapshot */
     KVASIR_CLASS_ENCODER = 3, /* encoder output */
+};
+
+/* Who moves the payload of registered buffers. The server does it in one round trip and is the default. A
+ * client that does it itself takes a round trip more for a put, and the server's processors none of the
+ * work: for many clients on few server cores. Where the server lends no memory, it drives. */
+enum kvasir_rdma_mode {
+    KVASIR_RDMA_SERVER = 0,
+    KVASIR_RDMA_CLIENT = 1,
 };
 
 struct kvasir_options {
@@ -58,6 +67,7 @@ struct kvasir_options {
     const char *rdma_device;     /* NULL: the first whose port is up */
     int rdma_gid_index;          /* -1: the one nearest to the server's (-1) */
     uint32_t rdma_mtu_bytes;     /* at most; 0: what the port has (0) */
+    enum kvasir_rdma_mode rdma_mode; /* who drives (KVASIR_RDMA_SERVER) */
 };
 
 /* Fills in the defaults given above. */
@@ -79,7 +89,7 @@ KVASIR_API void kvasir_close(struct kvasir_client **client_p);
 /* The path that served the last call that moved a payload. */
 KVASIR_API enum kvasir_path kvasir_path(const struct kvasir_client *client);
 
-/* "tcp", "unix", "shm", "rdma" or "none". */
+/* "tcp", "unix", "shm", "rdma", "rdma-client" or "none". */
 KVASIR_API const char *kvasir_path_name(enum kvasir_path path);
 
 /* The sentence behind the last failure of a call on this client ("" when there was none);
@@ -275,7 +285,8 @@ struct kvasir_counters {
     uint64_t calls, round_trips, reconnects, timeouts, errors;
     uint64_t put_items, put_bytes, get_hits, get_misses, get_bytes;
     uint64_t tcp_bytes, unix_bytes, shm_bytes, rdma_bytes; /* payload, both ways */
-    uint64_t path_fallbacks;                               /* a call that left its first path */
+    uint64_t rdma_client_bytes; /* what this side drove; not in rdma_bytes */
+    uint64_t path_fallbacks;    /* an item that left its first path */
     uint64_t leases_expired;
 };
 KVASIR_API void kvasir_counters(const struct kvasir_client *client,

@@ -1,4 +1,4 @@
-#include "client/shm_grant.h"
+#include "client/borrow.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -13,41 +13,53 @@
 /* Fields of a reservation: id, deadline, extents. */
 #define GRANT_RESERVE_FIELDS 3U
 
-void shm_grant_staging_done(struct link *link, struct kvasir_request *request, uint32_t index)
+void borrow_staging_done(struct link *link, struct kvasir_request *request, uint32_t index)
 {
     size_t bytes = request->work[index].staging_bytes;
     request->work[index].staging_bytes = 0;
     link->staging_used_bytes -= bytes < link->staging_used_bytes ? bytes : link->staging_used_bytes;
 }
 
-/* Pairs of offset and length: true when this token completes one. */
-static enum kvasir_status take_extent(struct link_answer *answer, const struct reply_token *token,
+/* Where the memory is shared, an extent is offset and length; by RDMA its address, key and length. */
+static uint32_t extent_words(const struct link *link)
+{
+    return link_has_shm(link) ? 2 : 3;
+}
+
+/* True when this token completes an extent. */
+static enum kvasir_status take_extent(struct link *link, const struct reply_token *token,
                                       bool *complete_p)
 {
-    if (token->kind != REPLY_INTEGER || token->number < 0 || answer->pairs_left == 0) {
+    struct link_answer *answer = &link->answer;
+    if (token->kind != REPLY_INTEGER || token->number < 0 || answer->extents_left == 0) {
         return KVASIR_PROTOCOL;
     }
-    *complete_p = answer->offset_known;
-    if (!answer->offset_known) {
+    answer->extent_word++;
+    *complete_p = answer->extent_word == extent_words(link);
+    if (!*complete_p && answer->extent_word == 1) {
         answer->offset_bytes = (uint64_t)token->number;
-        answer->offset_known = true;
         return KVASIR_OK;
     }
-    answer->offset_known = false;
-    answer->pairs_left--;
+    if (!*complete_p) {
+        answer->grant_key = (uint32_t)token->number;
+        return token->number <= UINT32_MAX ? KVASIR_OK : KVASIR_PROTOCOL;
+    }
+    answer->extent_word = 0;
+    answer->extents_left--;
     if ((uint64_t)token->number > answer->length_bytes - answer->got_bytes) {
         return KVASIR_PROTOCOL;
     }
     return KVASIR_OK;
 }
 
-static enum kvasir_status begin_extents(struct link_answer *answer, const struct reply_token *token)
+static enum kvasir_status begin_extents(struct link *link, const struct reply_token *token)
 {
-    if (token->kind != REPLY_ARRAY || token->count % 2 != 0) {
+    struct link_answer *answer = &link->answer;
+    if (token->kind != REPLY_ARRAY || token->count % extent_words(link) != 0) {
         return KVASIR_PROTOCOL;
     }
-    answer->pairs_left = token->count / 2;
-    answer->offset_known = false;
+    answer->extents_left = token->count / extent_words(link);
+    answer->extent_word = 0;
     answer->got_bytes = 0;
     answer->status = KVASIR_OK;
     return KVASIR_OK;
@@ -83,6 +95,39 @@ static void view_done(struct link *link, struct kvasir_request *request, uint32_
     }
 }
 
+static void begin_move(struct link *link, struct kvasir_request *request, uint32_t index)
+{
+    struct link_answer *answer = &link->answer;
+    if (answer->length_bytes > 0) {
+        answer->move =
+            rdma_move_create(link, request, index, answer->length_bytes, answer->extents_left);
+        answer->status = answer->move == NULL ? KVASIR_NO_MEMORY : KVASIR_OK;
+    }
+}
+
+/* The keys are there: the device reads, or the item goes another way. */
+static void loan_done(struct link *link, struct kvasir_request *request, uint32_t index)
+{
+    struct link_answer *answer = &link->answer;
+    enum kvasir_status status = answer->status;
+    if (status == KVASIR_OK && answer->move != NULL) {
+        rdma_move_start(&answer->move, answer->grant_id);
+        return;
+    }
+    rdma_move_discard(&answer->move);
+    link_release_later(link, answer->grant_id, answer->length_bytes);
+    if (status == KVASIR_OK) {
+        client_count_payload(link->client, &request->items[index], false, KVASIR_PATH_RDMA_CLIENT,
+                             0);
+    }
+    if (status == KVASIR_OK || status == KVASIR_TOO_SMALL) {
+        job_answer(request, index, status);
+    } else {
+        link->client->counters.path_fallbacks++;
+        job_requeue(request, index, JOB_SERVED);
+    }
+}
+
 /* All extents of one key were read. The item's place in the command is left before the item may go
  * back into a queue, which uses the same link. */
 static enum kvasir_status lease_done(struct link *link, const struct link_command *command)
@@ -104,6 +149,10 @@ static enum kvasir_status lease_done(struct link *link, const struct link_comman
     if (late && answer->status == KVASIR_OK) {
         answer->status = KVASIR_EXPIRED;
         link->client->counters.leases_expired++;
+    }
+    if (!link_has_shm(link)) {
+        loan_done(link, request, index);
+        return KVASIR_OK;
     }
     if (request->call == JOB_VIEW) {
         view_done(link, request, index);
@@ -129,7 +178,13 @@ static enum kvasir_status lease_refused(struct link *link, const struct link_com
 {
     uint32_t index = link->answer.item;
     next_item(link, command);
-    if (command->request != NULL) {
+    if (command->request == NULL) {
+        return KVASIR_OK;
+    }
+    if (status != KVASIR_NOT_FOUND && !link_has_shm(link)) {
+        link->client->counters.path_fallbacks++;
+        job_requeue(command->request, index, JOB_SERVED);
+    } else {
         job_answer(command->request, index, status);
     }
     return KVASIR_OK;
@@ -153,19 +208,39 @@ static void lease_open(struct link *link, const struct link_command *command)
     segment_init(&answer->cursor, segments, count);
     if (segment_total_bytes(segments, count) < answer->length_bytes) {
         answer->status = KVASIR_TOO_SMALL;
+    } else if (!link_has_shm(link)) {
+        begin_move(link, request, answer->item);
     }
+}
+
+/* A piece of what the device is to move. */
+static enum kvasir_status add_piece(struct link *link, uint64_t length_bytes)
+{
+    struct link_answer *answer = &link->answer;
+    answer->got_bytes += length_bytes;
+    return answer->move != NULL && length_bytes > 0 &&
+                   rdma_move_add(answer->move, answer->offset_bytes, answer->grant_key,
+                                 length_bytes)
+               ? KVASIR_OK
+               : KVASIR_PROTOCOL;
 }
 
 static enum kvasir_status lease_extent(struct link *link, const struct link_command *command,
                                        uint64_t length_bytes)
 {
     struct link_answer *answer = &link->answer;
-    const uint8_t *bytes = shm_map_payload(&link->shm, answer->offset_bytes, length_bytes);
-    if (bytes == NULL) {
-        return KVASIR_PROTOCOL;
+    const uint8_t *bytes = NULL;
+    if (link_has_shm(link)) {
+        bytes = shm_map_payload(&link->shm, answer->offset_bytes, length_bytes);
+        if (bytes == NULL) {
+            return KVASIR_PROTOCOL;
+        }
     }
     if (command->request == NULL || answer->status != KVASIR_OK) {
         return KVASIR_OK;
+    }
+    if (bytes == NULL) {
+        return add_piece(link, length_bytes);
     }
     answer->got_bytes += length_bytes;
     if (answer->view != NULL) {
@@ -198,15 +273,15 @@ static enum kvasir_status lease_field(struct link *link, const struct link_comma
                    ? KVASIR_OK
                    : KVASIR_PROTOCOL;
     }
-    if (field >= GRANT_LEASE_FIELDS || begin_extents(answer, token) != KVASIR_OK) {
+    if (field >= GRANT_LEASE_FIELDS || begin_extents(link, token) != KVASIR_OK) {
         return KVASIR_PROTOCOL;
     }
     lease_open(link, command);
-    return answer->pairs_left == 0 ? lease_done(link, command) : KVASIR_OK;
+    return answer->extents_left == 0 ? lease_done(link, command) : KVASIR_OK;
 }
 
-enum kvasir_status shm_grant_lease_token(struct link *link, struct link_command *command,
-                                         const struct reply_token *token, int64_t now_us)
+enum kvasir_status borrow_lease_token(struct link *link, struct link_command *command,
+                                      const struct reply_token *token, int64_t now_us)
 {
     (void)now_us; /* copies take long: the clock is read after them */
     struct link_answer *answer = &link->answer;
@@ -229,12 +304,12 @@ enum kvasir_status shm_grant_lease_token(struct link *link, struct link_command 
         return lease_field(link, command, token);
     }
     bool complete = false;
-    enum kvasir_status status = take_extent(answer, token, &complete);
+    enum kvasir_status status = take_extent(link, token, &complete);
     if (status != KVASIR_OK || !complete) {
         return status;
     }
     status = lease_extent(link, command, (uint64_t)token->number);
-    if (status != KVASIR_OK || answer->pairs_left > 0) {
+    if (status != KVASIR_OK || answer->extents_left > 0) {
         return status;
     }
     return lease_done(link, command);
@@ -251,8 +326,18 @@ static enum kvasir_status reserve_done(struct link *link, const struct link_comm
         pipeline_abort(link, answer->grant_id);
         return KVASIR_OK;
     }
+    if (answer->status != KVASIR_OK) {
+        pipeline_abort(link, answer->grant_id);
+        link->client->counters.path_fallbacks++;
+        job_requeue(request, command->first, JOB_SERVED);
+        return KVASIR_OK;
+    }
     if (answer->got_bytes != answer->length_bytes) {
         return KVASIR_PROTOCOL;
+    }
+    if (answer->move != NULL) {
+        rdma_move_start(&answer->move, answer->grant_id);
+        return KVASIR_OK;
     }
     request->work[command->first].grant_id = answer->grant_id;
     job_requeue(request, command->first, JOB_COMMIT);
@@ -272,7 +357,7 @@ static enum kvasir_status reserve_field(struct link *link, const struct link_com
         answer->grant_id = field == 0 ? (uint64_t)token->number : answer->grant_id;
         return KVASIR_OK;
     }
-    if (field >= GRANT_RESERVE_FIELDS || begin_extents(answer, token) != KVASIR_OK) {
+    if (field >= GRANT_RESERVE_FIELDS || begin_extents(link, token) != KVASIR_OK) {
         return KVASIR_PROTOCOL;
     }
     answer->length_bytes = INT64_MAX;
@@ -282,12 +367,36 @@ static enum kvasir_status reserve_field(struct link *link, const struct link_com
             job_segments(&command->request->items[command->first], &count);
         segment_init(&answer->cursor, segments, count);
         answer->length_bytes = segment_total_bytes(segments, count);
+        if (!link_has_shm(link)) {
+            begin_move(link, command->request, command->first);
+        }
     }
-    return answer->pairs_left == 0 ? reserve_done(link, command) : KVASIR_OK;
+    return answer->extents_left == 0 ? reserve_done(link, command) : KVASIR_OK;
 }
 
-enum kvasir_status shm_grant_reserve_token(struct link *link, struct link_command *command,
-                                           const struct reply_token *token, int64_t now_us)
+static enum kvasir_status reserve_extent(struct link *link, const struct link_command *command,
+                                         uint64_t length_bytes)
+{
+    struct link_answer *answer = &link->answer;
+    uint8_t *bytes;
+    if (!link_has_shm(link)) {
+        return command->request != NULL && answer->status == KVASIR_OK
+                   ? add_piece(link, length_bytes)
+                   : KVASIR_OK;
+    }
+    bytes = shm_map_staging(&link->shm, answer->offset_bytes, length_bytes);
+    if (bytes == NULL) {
+        return KVASIR_PROTOCOL;
+    }
+    answer->got_bytes += length_bytes;
+    if (command->request != NULL) {
+        segment_drain(&answer->cursor, bytes, length_bytes);
+    }
+    return KVASIR_OK;
+}
+
+enum kvasir_status borrow_reserve_token(struct link *link, struct link_command *command,
+                                        const struct reply_token *token, int64_t now_us)
 {
     (void)now_us;
     struct link_answer *answer = &link->answer;
@@ -296,7 +405,7 @@ enum kvasir_status shm_grant_reserve_token(struct link *link, struct link_comman
             return KVASIR_PROTOCOL;
         }
         if (command->request != NULL) {
-            shm_grant_staging_done(link, command->request, command->first);
+            borrow_staging_done(link, command->request, command->first);
             job_answer(command->request, command->first, KVASIR_EXISTS);
         }
         return KVASIR_OK;
@@ -309,18 +418,13 @@ enum kvasir_status shm_grant_reserve_token(struct link *link, struct link_comman
         return reserve_field(link, command, token);
     }
     bool complete = false;
-    enum kvasir_status status = take_extent(answer, token, &complete);
+    enum kvasir_status status = take_extent(link, token, &complete);
     if (status != KVASIR_OK || !complete) {
         return status;
     }
-    uint64_t length = (uint64_t)token->number;
-    uint8_t *bytes = shm_map_staging(&link->shm, answer->offset_bytes, length);
-    if (bytes == NULL) {
-        return KVASIR_PROTOCOL;
+    status = reserve_extent(link, command, (uint64_t)token->number);
+    if (status != KVASIR_OK) {
+        return status;
     }
-    answer->got_bytes += length;
-    if (command->request != NULL) {
-        segment_drain(&answer->cursor, bytes, length);
-    }
-    return answer->pairs_left > 0 ? KVASIR_OK : reserve_done(link, command);
+    return answer->extents_left > 0 ? KVASIR_OK : reserve_done(link, command);
 }
