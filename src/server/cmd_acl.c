@@ -24,7 +24,7 @@ static void reply_usage(struct conn *conn, const struct request *request)
     struct slice name = request->args[1];
     reply_errorf(conn,
                  "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try ACL HELP.",
-                 (int)(name.length_bytes < 128 ? name.length_bytes : 128), (const char *)name.data);
+                 reply_quoted_length(name), (const char *)name.data);
 }
 
 /* A text put together for a reply; it is freed. */
@@ -224,10 +224,8 @@ void cmd_acl_reply_cat(struct conn *conn, struct request *request)
     }
     bit = acl_category_bit(request->args[2]);
     if (bit == 0) {
-        reply_errorf(
-            conn, "ERR Unknown category '%.*s'",
-            (int)(request->args[2].length_bytes < 128 ? request->args[2].length_bytes : 128),
-            (const char *)request->args[2].data);
+        reply_errorf(conn, "ERR Unknown category '%.*s'", reply_quoted_length(request->args[2]),
+                     (const char *)request->args[2].data);
         return;
     }
     for (int id = 0; id < COMMAND_COUNT; id++) {
@@ -270,8 +268,7 @@ void cmd_acl_reply_dryrun(struct conn *conn, struct request *request)
     if (user == NULL || command == NULL) {
         struct slice name = user == NULL ? request->args[2] : args[0];
         reply_errorf(conn, "ERR %s '%.*s' not found", user == NULL ? "User" : "Command",
-                     (int)(name.length_bytes < 128 ? name.length_bytes : 128),
-                     (const char *)name.data);
+                     reply_quoted_length(name), (const char *)name.data);
         return;
     }
     if (!command_arity_ok(command, arg_count)) {
@@ -347,8 +344,5 @@ void cmd_acl_reply_help(struct conn *conn, struct request *request)
         "    This text.",
     };
     (void)request;
-    reply_array(conn, ARRAY_COUNT(lines));
-    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        reply_simple(conn, lines[i]);
-    }
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }

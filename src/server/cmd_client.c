@@ -275,14 +275,13 @@ static void refuse_argument(struct request *request, uint32_t index, const char 
 
 static bool was_refused(struct conn *conn, const struct request *request)
 {
-    char quoted[129];
+    char quoted[REPLY_QUOTED_BYTES_MAX + 1];
     struct slice argument;
     if (request->gather != NULL) {
         return false;
     }
     argument = request->args[request->next_arg];
-    (void)snprintf(quoted, sizeof(quoted), "%.*s",
-                   (int)(argument.length_bytes < 128 ? argument.length_bytes : 128),
+    (void)snprintf(quoted, sizeof(quoted), "%.*s", reply_quoted_length(argument),
                    (const char *)argument.data);
     reply_errorf(conn, "ERR %s '%s'", request->error, quoted);
     return true;
@@ -579,8 +578,5 @@ void cmd_client_reply_help(struct conn *conn, struct request *request)
         "    This text.",
     };
     (void)request;
-    reply_array(conn, ARRAY_COUNT(lines));
-    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        reply_simple(conn, lines[i]);
-    }
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }

@@ -436,8 +436,5 @@ void cmd_command_reply_help(struct conn *conn, struct request *request)
         "    This text.",
     };
     (void)request;
-    reply_array(conn, ARRAY_COUNT(lines));
-    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        reply_simple(conn, lines[i]);
-    }
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }

@@ -132,10 +132,9 @@ static bool parse_hello(struct conn *conn, const struct request *request, struct
             hello->name = request->args[i + 1];
             i += 2;
         } else {
-            reply_errorf(
-                conn, "ERR Syntax error in HELLO option '%.*s'",
-                (int)(request->args[i].length_bytes < 128 ? request->args[i].length_bytes : 128),
-                (const char *)request->args[i].data);
+            reply_errorf(conn, "ERR Syntax error in HELLO option '%.*s'",
+                         reply_quoted_length(request->args[i]),
+                         (const char *)request->args[i].data);
             return false;
         }
     }

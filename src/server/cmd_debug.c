@@ -42,7 +42,7 @@ static void reply_sleep(struct conn *conn, struct request *request)
 static void reply_given_error(struct conn *conn, struct request *request)
 {
     struct slice text = request->args[2];
-    int length = text.length_bytes < 128 ? (int)text.length_bytes : 128;
+    int length = reply_quoted_length(text);
     reply_errorf(conn, "%.*s", length, (const char *)text.data);
 }
 
@@ -251,10 +251,7 @@ static void reply_help(struct conn *conn, struct request *request)
         "    This text.",
     };
     (void)request;
-    reply_array(conn, ARRAY_COUNT(lines));
-    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        reply_simple(conn, lines[i]);
-    }
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }
 
 struct subcommand {
@@ -311,7 +308,7 @@ void cmd_debug_reply(struct conn *conn, struct request *request)
         return;
     }
     struct slice word = request->args[1];
-    int length = word.length_bytes < 128 ? (int)word.length_bytes : 128;
+    int length = reply_quoted_length(word);
     reply_errorf(conn,
                  "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
                  length, (const char *)word.data);

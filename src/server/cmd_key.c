@@ -234,10 +234,7 @@ void cmd_key_reply_object_help(struct conn *conn, struct request *request)
         "    This text.",
     };
     (void)request;
-    reply_array(conn, ARRAY_COUNT(lines));
-    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        reply_simple(conn, lines[i]);
-    }
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }
 
 void cmd_key_reply_memory_usage(struct conn *conn, struct request *request)

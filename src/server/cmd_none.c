@@ -35,17 +35,9 @@ void cmd_none_reply_fcall(struct conn *conn, struct request *request)
 static void reply_unknown(struct conn *conn, const struct request *request, const char *container)
 {
     struct slice word = request->args[1];
-    int length = word.length_bytes < 128 ? (int)word.length_bytes : 128;
+    int length = reply_quoted_length(word);
     reply_errorf(conn, "ERR unknown subcommand '%.*s'. Try %s HELP.", length,
                  (const char *)word.data, container);
-}
-
-static void reply_lines(struct conn *conn, const char *const *lines, size_t count)
-{
-    reply_array(conn, count);
-    for (size_t i = 0; i < count; i++) {
-        reply_simple(conn, lines[i]);
-    }
 }
 
 void cmd_none_reply_script(struct conn *conn, struct request *request)

@@ -26,14 +26,6 @@ static void start(struct conn *conn, struct request *request, struct gather *gat
     (void)gather_start(conn->reactor, gather, conn->batch);
 }
 
-static void reply_lines(struct conn *conn, const char *const *lines, size_t count)
-{
-    reply_array(conn, count);
-    for (size_t i = 0; i < count; i++) {
-        reply_simple(conn, lines[i]);
-    }
-}
-
 /* ---- SLOWLOG --------------------------------------------------------------------------------- */
 
 /* Each reactor answers with its latest entries, one behind the other, each at a multiple of 8. */

@@ -54,14 +54,6 @@ void cmd_server_reply_info(struct conn *conn, struct request *request)
     gather_destroy(&request->gather);
 }
 
-static void reply_lines(struct conn *conn, const char *const *lines, size_t count)
-{
-    reply_array(conn, count);
-    for (size_t i = 0; i < count; i++) {
-        reply_simple(conn, lines[i]);
-    }
-}
-
 /* ---- CONFIG ---- */
 
 static bool name_wanted(const struct request *request, const char *name)

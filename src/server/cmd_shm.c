@@ -134,10 +134,7 @@ void cmd_shm_reply_connect_help(struct conn *conn, struct request *request)
         "    Print this help.",
     };
     (void)request;
-    reply_array(conn, ARRAY_COUNT(lines));
-    for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
-        reply_simple(conn, lines[i]);
-    }
+    reply_lines(conn, lines, ARRAY_COUNT(lines));
 }
 
 /* ---- KV.RESERVE: request->number is the hold ---- */

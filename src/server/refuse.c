@@ -6,22 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As in Redis: no more of a name or an argument is sent back. */
-#define QUOTED_BYTES_MAX 128
-
-static int quoted_length(struct slice text)
-{
-    return (int)(text.length_bytes < QUOTED_BYTES_MAX ? text.length_bytes : QUOTED_BYTES_MAX);
-}
-
 static void refuse_unknown(struct conn *conn, const struct request *request)
 {
-    char list[QUOTED_BYTES_MAX + 16] = "";
+    char list[REPLY_QUOTED_BYTES_MAX + 16] = "";
     const char *instead;
     size_t used = 0;
-    for (uint32_t i = 1; i < request->arg_count && used < QUOTED_BYTES_MAX; i++) {
-        int room = (int)(QUOTED_BYTES_MAX - used);
-        int length = quoted_length(request->args[i]);
+    for (uint32_t i = 1; i < request->arg_count && used < REPLY_QUOTED_BYTES_MAX; i++) {
+        int room = (int)(REPLY_QUOTED_BYTES_MAX - used);
+        int length = reply_quoted_length(request->args[i]);
         int written = snprintf(list + used, sizeof(list) - used, "'%.*s' ",
                                length < room ? length : room, (const char *)request->args[i].data);
         if (written < 0) {
@@ -31,7 +23,7 @@ static void refuse_unknown(struct conn *conn, const struct request *request)
     }
     instead = command_instead(request->args[0]);
     reply_errorf(conn, "ERR unknown command '%.*s', with args beginning with: %s%s%s%s",
-                 quoted_length(request->args[0]), (const char *)request->args[0].data, list,
+                 reply_quoted_length(request->args[0]), (const char *)request->args[0].data, list,
                  instead != NULL ? "(absent here: " : "", instead != NULL ? instead : "",
                  instead != NULL ? ")" : "");
 }
@@ -64,7 +56,8 @@ void refuse_request(struct conn *conn, const struct request *request)
             return;
         }
         reply_errorf(conn, "ERR unknown subcommand '%.*s'. Try %s HELP.",
-                     quoted_length(request->args[1]), (const char *)request->args[1].data, name);
+                     reply_quoted_length(request->args[1]), (const char *)request->args[1].data,
+                     name);
         return;
     case REFUSAL_ARITY:
         reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
@@ -104,7 +97,7 @@ void refuse_request(struct conn *conn, const struct request *request)
         return;
     case REFUSAL_UNSUPPORTED_OPTION: {
         struct slice option = request->args[request->next_arg];
-        reply_errorf(conn, "ERR Unsupported option %.*s", quoted_length(option),
+        reply_errorf(conn, "ERR Unsupported option %.*s", reply_quoted_length(option),
                      (const char *)option.data);
         return;
     }

@@ -58,6 +58,14 @@ void reply_simple(struct conn *conn, const char *text)
     }
 }
 
+void reply_lines(struct conn *conn, const char *const *lines, size_t count)
+{
+    reply_array(conn, count);
+    for (size_t i = 0; i < count; i++) {
+        reply_simple(conn, lines[i]);
+    }
+}
+
 void reply_ok(struct conn *conn)
 {
     reply_simple(conn, "OK");
@@ -87,6 +95,12 @@ void reply_errorf(struct conn *conn, const char *format, ...)
     (void)vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     reply_error(conn, text);
+}
+
+int reply_quoted_length(struct slice text)
+{
+    return (int)(text.length_bytes < REPLY_QUOTED_BYTES_MAX ? text.length_bytes
+                                                            : REPLY_QUOTED_BYTES_MAX);
 }
 
 void reply_status(struct conn *conn, enum kvasir_status status)

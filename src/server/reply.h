@@ -11,15 +11,22 @@
     "QUOTA the tenant's burst has no room for this value: what it holds cannot go (pins, " \
     "leases, reservations), or the value alone is longer; see tenants in CONFIG and INFO"
 
+/* As in Redis: no more of a name or an argument is sent back. */
+#define REPLY_QUOTED_BYTES_MAX 128
+
 /* Whether the reactor has buffers for a reply of so many bytes just now: those that can be very long
  * are refused rather than cut off with the connection. */
 bool reply_fits(const struct conn *conn, uint64_t length_bytes);
 
 void reply_ok(struct conn *conn);
 void reply_simple(struct conn *conn, const char *text);
+/* An array of so many of these, as HELP answers. */
+void reply_lines(struct conn *conn, const char *const *lines, size_t count);
 /* The whole error text: "ERR syntax error". */
 void reply_error(struct conn *conn, const char *text);
 void reply_errorf(struct conn *conn, const char *format, ...) ATTR_PRINTF(2, 3);
+/* How much of a name or an argument is sent back within an error, bytes. */
+int reply_quoted_length(struct slice text);
 /* The error reply for a failure of an op, in Redis's words where Redis has them. */
 void reply_status(struct conn *conn, enum kvasir_status status);
 /* The same for an op of the command, which can say how long the value is that does not fit. */
