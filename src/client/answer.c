@@ -344,13 +344,19 @@ static bool is_of_grant(const struct link_command *command)
            command->kind == LINK_COMMIT;
 }
 
+/* The server's queue pair moves the payload. */
+static bool is_of_pair(const struct link_command *command)
+{
+    return command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO;
+}
+
 /* What to do with an item whose command was refused: another way, or the answer it is. */
 static void refused(struct link *link, struct link_command *command, uint32_t index,
                     enum kvasir_status status)
 {
     struct kvasir_request *request = command->request;
     bool by_grant = is_of_grant(command);
-    bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO;
+    bool by_rdma = is_of_pair(command);
     /* By the socket these would be the same. */
     bool final = status == KVASIR_NO_MEMORY || status == KVASIR_CORRUPT ||
                  (by_rdma ? status == KVASIR_TOO_LARGE : status == KVASIR_DENIED);
@@ -369,8 +375,7 @@ static void take_error(struct link *link, struct link_command *command,
                        const struct reply_token *token, int64_t now_us)
 {
     enum kvasir_status status = status_code_parse(token->text);
-    bool by_rdma = command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO ||
-                   (is_of_grant(command) && !link_has_shm(link));
+    bool by_rdma = is_of_pair(command) || (is_of_grant(command) && !link_has_shm(link));
     /* Of the queue pair that is there now, or of one before it: then one is made in vain. */
     if (by_rdma && (status == KVASIR_IO || status == KVASIR_UNSUPPORTED)) {
         queue_pair_break(link, now_us);

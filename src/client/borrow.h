@@ -1,6 +1,7 @@
 #pragma once
 /* borrow – reads what LEASE and RESERVE grant and moves the payload between the caller's memory and the
- * shared memory as the extents arrive. Called by answer; owns nothing. */
+ * shared memory as the extents arrive, or has the device move it once all are there. Called by answer;
+ * owns nothing. */
 
 #include "client/link.h"
 

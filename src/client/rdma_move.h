@@ -1,7 +1,8 @@
 #pragma once
 /* rdma_move – a transfer that this side drives: a READ of a leased value, or a WRITE into a reserved one,
- * by the keys that the server granted. One thread. Made by borrow as the grant is read; from its start it is the
- * client's until its event came. A withdrawn transfer touches no memory any more: its queue pair is closed. */
+ * by the keys that the server granted. One thread. Made by borrow as the grant is read; from its start it
+ * is the client's until its event came. A withdrawn transfer touches no memory any more: its queue pair
+ * is closed. */
 
 #include "base/compiler.h"
 

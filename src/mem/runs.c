@@ -445,13 +445,17 @@ void runs_give(struct runs *runs, struct run *run_p)
     run_p->page = PAGES_NONE;
 }
 
+/* The record of the granule in which an address lies. */
+static const struct granule *runs_granule_at(const struct pages *pages, const void *address)
+{
+    size_t offset = (size_t)((const uint8_t *)address - pages->base);
+    return &pages->granules[(offset >> pages->unit_shift) / PAGES_GRANULE_UNITS];
+}
+
 void runs_prefetch(const struct runs *runs, const void *address)
 {
-    const struct pages *pages = runs->pages;
-    size_t offset = (size_t)((const uint8_t *)address - pages->base);
-    const struct granule *record =
-        &pages->granules[(offset >> pages->unit_shift) / PAGES_GRANULE_UNITS];
-    __builtin_prefetch(&record->free_bits);
+    const struct granule *record = runs_granule_at(runs->pages, address);
+    __builtin_prefetch(record);
     __builtin_prefetch((const uint8_t *)(record + 1) - 1); /* it may cross into a second line */
 }
 
@@ -462,8 +466,7 @@ struct run runs_find(const struct runs *runs, const void *address)
     uint32_t page = (uint32_t)(offset >> pages->page_shift);
     uint32_t units = (uint32_t)((offset & (pages->page_bytes - 1)) >> pages->unit_shift);
     check(page < pages->count);
-    const struct granule *record =
-        &pages->granules[(page << pages->granules_shift) + units / PAGES_GRANULE_UNITS];
+    const struct granule *record = runs_granule_at(pages, address);
     struct run run = {.page = page, .offset_units = (uint16_t)units};
 
     if (record->state == GRANULE_CHUNK) {

@@ -3,8 +3,9 @@
 /* Bytes that one step takes. */
 #define CRC16_STEP 4
 
-/* crc16_tables[n][byte] is the remainder of byte x 2^(8 + 8n) by the polynomial 0x1021, most significant
- * bit first: what a byte does to the sum when n more follow. test_slot computes it bit by bit. */
+/* crc16_tables[n][byte] is the remainder of byte x 2^(16 + 8n) by the polynomial 0x11021, most
+ * significant bit first: what a byte does to the sum when n more follow. test_slot computes the sums bit
+ * by bit. */
 static const uint16_t crc16_tables[CRC16_STEP][256] = {
     {
         0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a,

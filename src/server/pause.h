@@ -1,7 +1,8 @@
 #pragma once
 /* pause – CLIENT PAUSE: requests of a reactor's connections that are not begun before a time, and keys of
- * its shard that are kept though they expired. All reactors are told alike. Used by the reactor's thread; embedded in the reactor. Whoever waits holds
- * its input and nothing else, so that however many wait, others are served. */
+ * its shard that are kept though they expired. All reactors are told alike. Used by the reactor's thread;
+ * embedded in the reactor. Whoever waits holds its input and nothing else, so that however many wait,
+ * others are served. */
 
 #include "base/list.h"
 

@@ -196,13 +196,11 @@ static const struct shard_kind shard_kinds[] = {
     [OP_STAT] = {shard_read_stat, true},
 };
 
-/* Also of NULL, where nothing stands: an empty bucket costs no branch. */
 static void prefetch_value(const struct value *value)
 {
-    uintptr_t at = (uintptr_t)value;
     __builtin_prefetch(value);
-    __builtin_prefetch((const void *)(at + CACHE_LINE_BYTES));
-    __builtin_prefetch((const void *)(at + 2 * CACHE_LINE_BYTES - 1)); /* its key */
+    __builtin_prefetch((const uint8_t *)value + CACHE_LINE_BYTES);
+    __builtin_prefetch((const uint8_t *)value + 2 * CACHE_LINE_BYTES - 1); /* its key */
 }
 
 /* Neighbours in the order of eviction: to unlink a value changes them. */
@@ -225,11 +223,14 @@ void shard_prefetch(const struct shard *shard, uint64_t hash, enum shard_step st
         return;
     }
     const struct value *value = index_peek(&shard->index, hash);
-    if (value != NULL && step == SHARD_STEP_VALUE) {
+    if (value == NULL) {
+        return;
+    }
+    if (step == SHARD_STEP_VALUE) {
         prefetch_value(value);
-    } else if (value != NULL && value->hash == hash) {
+    } else if (value->hash == hash) {
         prefetch_around(shard, value);
-    } else if (value != NULL && value->chain != 0) {
+    } else if (value->chain != 0) {
         prefetch_value(index_next(value));
     }
 }
