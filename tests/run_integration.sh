@@ -14,6 +14,7 @@ export PYTHONDONTWRITEBYTECODE=1
 venv="${XDG_CACHE_HOME:-$HOME/.cache}/kvasir/venv-integration"
 limit_s=${KVASIR_INTEGRATION_LIMIT_S:-1500}
 passed=0 failed=0 skipped=0
+. tests/runner.sh
 
 finish()
 {
@@ -36,37 +37,6 @@ make_venv()
     "$venv/bin/python" -c 'import pytest, redis'
 }
 
-run_pytest()
-{
-    local report
-    report=$(mktemp)
-    timeout --kill-after=10 "$limit_s" "$venv/bin/python" -m pytest -p no:cacheprovider -q -rfEs \
-        --tb=short --durations=10 --junitxml="$report" tests/integration "$@"
-    local rc=$?
-    local counts
-    counts=$("$venv/bin/python" - "$report" <<'PY'
-import sys
-import xml.etree.ElementTree as tree
-
-try:
-    suites = list(tree.parse(sys.argv[1]).getroot().iter("testsuite"))
-except (OSError, tree.ParseError):
-    sys.exit("pytest left no report")
-total, failed, skipped = (
-    sum(int(suite.get(name, 0)) for suite in suites for name in names)
-    for names in (("tests",), ("failures", "errors"), ("skipped",))
-)
-print(total - failed - skipped, failed, skipped)
-PY
-    ) || counts="0 1 0"
-    rm -f "$report"
-    local p f s
-    read -r p f s <<<"$counts"
-    # A run that was stopped has failed, whatever it reported before.
-    [ "$rc" -ne 0 ] && [ "$f" -eq 0 ] && f=1
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-}
-
 # Programs that print cmocka's lines, counted by the runner of the unit tests.
 run_programs()
 {
@@ -86,7 +56,8 @@ if [ ! -x "$build/kvasir-server" ]; then
     finish
 fi
 if "$venv/bin/python" -c 'import pytest, redis' 2>/dev/null || make_venv; then
-    run_pytest "$@"
+    run_counted "$venv/bin/python" "$limit_s" -rfEs --tb=short --durations=10 \
+        tests/integration "$@"
 else
     echo "integration: SKIPPED the Python tests, no environment with pytest and redis"
     skipped=$((skipped + 1))

@@ -15,24 +15,8 @@ if [ "${1-}" = --units ]; then
     shift
 fi
 
-# The names of the tests in the given files, as they stand there.
-names_in()
-{
-    grep -ohE '^def test_[a-z0-9_]+' "$@" | cut -c 5-
-}
-
-skip_by_name()
-{
-    local why=$1 name count=0
-    shift
-    while read -r name; do
-        echo "SKIPPED $name: $why"
-        count=$((count + 1))
-    done < <(names_in "$@")
-    skipped=$((skipped + count))
-}
-
-skipped=0
+passed=0 failed=0 skipped=0
+. tests/runner.sh
 files=()
 all=(tests/vllm/test_*.py)
 [ "$suite" = vllm ] || all=(tests/vllm/test_unit_*.py)
@@ -61,23 +45,7 @@ export KVASIR_LIBRARY="$build/libkvasir.so.0"
 export KVASIR_SERVER="$build/kvasir-server"
 export PYTHONPATH="$PWD/python"
 export VLLM_NO_USAGE_STATS=1
-report=$(mktemp)
-trap 'rm -f "$report"' EXIT
-timeout "$limit_s" "$python" -m pytest -q -rs -p no:cacheprovider --durations=5 \
-    --junitxml="$report" "${files[@]}" "$@"
+run_counted "$python" "$limit_s" -rs --durations=5 "${files[@]}" "$@"
 rc=$?
-python3 - "$report" "$skipped" "$suite" <<'PY' || exit 1
-import sys
-import xml.etree.ElementTree as tree
-
-try:
-    suites = list(tree.parse(sys.argv[1]).getroot().iter("testsuite"))
-except (OSError, tree.ParseError):
-    sys.exit(f"{sys.argv[3]}: pytest left no report")
-total, failed, skipped = (
-    sum(int(suite.get(name, 0)) for suite in suites for name in names)
-    for names in (("tests",), ("failures", "errors"), ("skipped",))
-)
-print(f"{sys.argv[3]}: {total - failed - skipped} passed, {failed} failed, {skipped + int(sys.argv[2])} skipped")
-PY
+echo "$suite: $passed passed, $failed failed, $skipped skipped"
 exit $rc

@@ -30,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 
 import kvserver
+import suites
 
 BLOCKING = [
     "test_client.py",
@@ -102,20 +103,6 @@ RUNNING = set()  # process groups, which end with this
 ASYNCIO_FOLDER = "test_asyncio/"
 
 
-def left_out():
-    """{(file, test): reason} of redis_py_left_out.txt."""
-    rows = {}
-    path = HERE / "redis_py_left_out.txt"
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        parts = [part.strip() for part in line.split(" | ")]
-        if len(parts) != 3 or not all(parts) or tuple(parts[:2]) in rows:
-            raise SystemExit(f"{path.name}:{number}: wanted a new 'file | test | reason'")
-        rows[parts[0], parts[1]] = parts[2]
-    return rows
-
-
 def row_of(rows, file, test):
     """The row that leaves the test out, or None. A row of a blocking file is one of its twin in
     test_asyncio as well, and Class.* is one of the whole class."""
@@ -134,11 +121,7 @@ def prepare(work, port):
     venv = pathlib.Path(venv.stdout.decode().strip())
     shutil.copytree(venv / "sources/redis-py", work, dirs_exist_ok=True)
     for name, old, new, _ in FITTINGS:
-        path = work / "tests" / name
-        text = path.read_text()
-        if old not in text:
-            raise SystemExit(f"{path}: not the redis-py that this knows, it lacks {old!r}")
-        path.write_text(text.replace(old, new.replace("{port}", str(port))))
+        suites.fit(work / "tests" / name, old, new.replace("{port}", str(port)))
     return venv / "bin/python"
 
 
@@ -231,7 +214,7 @@ def report(outcomes, rows, options):
 
 def run(options):
     """Runs the files and says what came of them; the exit status."""
-    rows = left_out()
+    rows = suites.read_left_out(HERE / "redis_py_left_out.txt")
     logs = kvserver.BUILD / "clients"
     logs.mkdir(parents=True, exist_ok=True)
     jobs = []

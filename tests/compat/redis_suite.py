@@ -30,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 
 import kvserver
+import suites
 
 UNITS = [
     "unit/type/string",
@@ -113,19 +114,6 @@ OUTCOME = re.compile(r"^\[(ok|err|skip|ignore|exception|timeout)\]:? ?(.*)$")
 ALL = "*"
 
 
-def left_out():
-    """[(unit, test or '*', reason)] of left_out.txt."""
-    rows = []
-    for number, line in enumerate((HERE / "left_out.txt").read_text().splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        parts = [part.strip() for part in line.split(" | ")]
-        if len(parts) != 3 or not all(parts):
-            raise SystemExit(f"left_out.txt:{number}: wanted 'unit | test | reason'")
-        rows.append(tuple(parts))
-    return rows
-
-
 def name_of(text):
     """The test's name in an outcome line: 'name (12 ms)', 'name in tests/unit/x.tcl'."""
     text = re.sub(r" \(\d+ ms\)$", "", text)
@@ -183,16 +171,6 @@ def run_unit(suite, unit, skipped_names, log_path):
     return outcomes
 
 
-def fit(path, old, new):
-    """Changes a file of the suite, if that was not done to what it was copied from."""
-    text = path.read_text()
-    if new in text:
-        return
-    if old not in text:
-        raise SystemExit(f"{path}: not the suite that redis_suite.py knows, it lacks {old!r}")
-    path.write_text(text.replace(old, new))
-
-
 def suite_folder(work):
     """A copy of the suite in the folder work, ready to run; a string that says why there is none."""
     if shutil.which("tclsh") is None:
@@ -206,7 +184,7 @@ def suite_folder(work):
     shutil.copytree(source / "tests", work / "tests", ignore=shutil.ignore_patterns("tmp"))
     (work / "tests/tmp").mkdir()
     for name, old, new, _ in FITTINGS:
-        fit(work / "tests" / name, old, new)
+        suites.fit(work / "tests" / name, old, new)
     # The suite looks for programs where its own build would put them.
     (work / "src").mkdir()
     (work / "src/redis-server").symlink_to(HERE / "redis-server")
@@ -234,12 +212,12 @@ def run(suite, options):
             print(f"SKIPPED {unit}: {suite}")
         print(f"compat: 0 passed, 0 failed, {len(options.units)} skipped")
         return 0
-    rows = left_out()
+    rows = suites.read_left_out(HERE / "left_out.txt")
     logs = kvserver.BUILD / "compat"
     logs.mkdir(parents=True, exist_ok=True)
     passed = failed = skipped = 0
     for unit in options.units:
-        own = {test: reason for row_unit, test, reason in rows if row_unit == unit}
+        own = {test: reason for (where, test), reason in rows.items() if where == unit}
         if ALL in own and options.units == UNITS:
             print(f"left out {unit}: {own[ALL]}")
             skipped += 1

@@ -1,6 +1,7 @@
 """Servers for the tests, and which tests run under which sanitizer."""
 
 import kvserver
+import loop
 import pytest
 
 
@@ -49,3 +50,11 @@ def shared():
     server = kvserver.Server(reactors=2)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def control():
+    """What the server's device of the RDMA tests shall do wrong."""
+    control = loop.Control()
+    yield control
+    control.close()

@@ -19,13 +19,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.fixture
-def control():
-    control = loop.Control()
-    yield control
-    control.close()
-
-
-@pytest.fixture
 def server(start, control):
     return loop.start_server(start, control)
 

@@ -2,27 +2,16 @@
 and what a caller sees when it fails."""
 
 import os
-import random
 import signal
-import sys
 
 import kvserver
 import loop
 import pytest
+from rdma_client import buffer_of, connecting, kvasir, path_of_put
 
 pytestmark = pytest.mark.plain
 MIB = 1 << 20
-
-os.environ.setdefault("KVASIR_LIBRARY", str(kvserver.BUILD / "libkvasir.so.0"))
-sys.path.insert(0, str(kvserver.ROOT / "python"))
-kvasir = pytest.importorskip("kvasir") if not kvserver.SANITIZE else None
-
-
-@pytest.fixture
-def control():
-    control = loop.Control()
-    yield control
-    control.close()
+MODES = {"server": "rdma", "client": "rdma-client"}  # who moves the bytes: the path then
 
 
 @pytest.fixture
@@ -32,31 +21,13 @@ def server(start, control):
 
 @pytest.fixture
 def connect(server):
-    clients = []
-
-    def connect_one(port=server.port, **options):
-        options.setdefault("shm", False)
-        options.setdefault("timeout", 20.0)
-        options.setdefault("rdma_module", str(loop.MODULE))
-        clients.append(kvasir.Client(f"tcp://127.0.0.1:{port}", **options))
-        return clients[-1]
-
-    yield connect_one
-    for client in clients:
-        client.close()
-
-
-def buffer_of(length, seed=0):
-    return bytearray(random.Random(length * 31 + seed).randbytes(length))
+    with connecting(server) as connect:
+        yield connect
 
 
 def rdma_again(client, buffer):
     """Whether a put from the registered buffer goes by RDMA."""
-    try:
-        client.put("again", buffer)
-    except kvasir.Closed:
-        return False  # after a deadline a client waits before it connects anew
-    return client.path == "rdma"
+    return path_of_put(client, buffer) == "rdma"
 
 
 @pytest.mark.parametrize("length", (4096, 65537, 3 * MIB, 20 * MIB + 5))
@@ -128,8 +99,9 @@ def test_registrations_nest_and_end(connect):
     inner.release()
 
 
-def test_a_buffer_that_is_too_short(connect):
-    client = connect()
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_is_too_short(connect, mode):
+    client = connect(rdma_mode=mode)
     client.put("k", buffer_of(10000))
     target = bytearray(5000)
     client.register(target)
@@ -260,13 +232,14 @@ def test_the_server_dies_and_comes_back(start, control, connect, server):
     kvserver.wait_until(lambda: rdma_again(client, buffer), "the client to come back")
 
 
-def test_the_device_goes(control, connect):
-    client = connect()
+@pytest.mark.parametrize("mode", MODES)
+def test_the_device_goes(control, connect, mode):
+    client = connect(rdma_mode=mode)
     buffer = buffer_of(2 * MIB)
     client.register(buffer)
-    assert rdma_again(client, buffer)
+    assert path_of_put(client, buffer) == MODES[mode]
     control(gone=1)
-    kvserver.wait_until(lambda: not rdma_again(client, buffer), "it to go")
+    kvserver.wait_until(lambda: path_of_put(client, buffer) != MODES[mode], "it to go")
     assert client.path == "tcp" and client.get("again") == buffer
 
 

@@ -2,27 +2,15 @@
 the bytes by keys that the server lends, and takes another way when it cannot."""
 
 import os
-import random
 import signal
-import sys
 
 import kvserver
 import loop
 import pytest
+from rdma_client import buffer_of, connecting, kvasir, path_of_put
 
 pytestmark = pytest.mark.plain
 MIB = 1 << 20
-
-os.environ.setdefault("KVASIR_LIBRARY", str(kvserver.BUILD / "libkvasir.so.0"))
-sys.path.insert(0, str(kvserver.ROOT / "python"))
-kvasir = pytest.importorskip("kvasir") if not kvserver.SANITIZE else None
-
-
-@pytest.fixture
-def control():
-    control = loop.Control()
-    yield control
-    control.close()
 
 
 @pytest.fixture
@@ -41,32 +29,13 @@ def server(start, control):
 
 @pytest.fixture
 def connect(server, own):
-    clients = []
-
-    def connect_one(port=server.port, **options):
-        options.setdefault("shm", False)
-        options.setdefault("timeout", 20.0)
-        options.setdefault("rdma_module", str(loop.MODULE))
-        options.setdefault("rdma_mode", "client")
-        clients.append(kvasir.Client(f"tcp://127.0.0.1:{port}", **options))
-        return clients[-1]
-
-    yield connect_one
-    for client in clients:
-        client.close()
-
-
-def buffer_of(length, seed=0):
-    return bytearray(random.Random(length * 31 + seed).randbytes(length))
+    with connecting(server, rdma_mode="client") as connect:
+        yield connect
 
 
 def driven_again(client, buffer):
     """Whether a put from the registered buffer is driven by the client."""
-    try:
-        client.put("again", buffer)
-    except kvasir.Closed:
-        return False  # after a deadline a client waits before it connects anew
-    return client.path == "rdma-client"
+    return path_of_put(client, buffer) == "rdma-client"
 
 
 def nothing_lent(server):
@@ -133,18 +102,6 @@ def test_batches_are_spread_and_come_back(server, connect):
     for block in (*blocks, *into, *scattered):
         block.release()
     view.release()
-
-
-def test_a_buffer_that_is_too_short(server, connect):
-    client = connect()
-    client.put("k", buffer_of(10000))
-    target = bytearray(5000)
-    client.register(target)
-    with pytest.raises(kvasir.TooSmall) as caught:
-        client.get_into("k", target)
-    assert caught.value.length_bytes == 10000
-    assert target == bytes(5000)
-    assert client.get_into("absent", target) is None
 
 
 def test_options_that_cannot_be(connect):
@@ -300,16 +257,6 @@ def test_the_client_dies_with_loans(server, own):
     with server.connect() as admin:
         admin("FLUSHALL")
     server.expect_pages_back(free)
-
-
-def test_the_device_goes(control, connect):
-    client = connect()
-    buffer = buffer_of(2 * MIB)
-    client.register(buffer)
-    assert driven_again(client, buffer)
-    control(gone=1)
-    kvserver.wait_until(lambda: not driven_again(client, buffer), "it to go")
-    assert client.path == "tcp" and client.get("again") == buffer
 
 
 def test_more_than_the_server_lends(start, control):

@@ -13,13 +13,6 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def control():
-    control = loop.Control()
-    yield control
-    control.close()
-
-
-@pytest.fixture
 def server(start, control):
     return loop.start_server(start, control)
 
