@@ -32,7 +32,7 @@ struct world {
     uint8_t *arena; /* registered */
 };
 
-static int set_up(void **state)
+static int set_up_mode(void **state, enum kvasir_rdma_mode mode)
 {
     struct world *world = calloc(1, sizeof(*world));
     struct kvasir_options options;
@@ -47,6 +47,7 @@ static int set_up(void **state)
     options.shm = false;
     options.rdma_module = pair_text("KVASIR_RDMA_MODULE");
     options.rdma_device = pair_text("VM_DEVICE2");
+    options.rdma_mode = mode;
     if (kvasir_connect(&options, error, sizeof(error), &world->client) != KVASIR_OK) {
         fail_msg("%s", error);
     }
@@ -57,6 +58,16 @@ static int set_up(void **state)
         fail_msg("%s", kvasir_error(world->client));
     }
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_mode(state, KVASIR_RDMA_SERVER);
+}
+
+static int set_up_driven(void **state)
+{
+    return set_up_mode(state, KVASIR_RDMA_CLIENT);
 }
 
 static int tear_down(void **state)
@@ -84,20 +95,26 @@ static void put(struct world *world, const char *key, size_t length_bytes)
     }
 }
 
-static void check_value(struct world *world, const char *key, size_t length_bytes, uint32_t seed)
+static void check_value_by(struct world *world, const char *key, size_t length_bytes, uint32_t seed,
+                           enum kvasir_path path)
 {
     size_t got_bytes = 0;
     pair_fill(world->arena, length_bytes, seed);
     put(world, key, length_bytes);
-    assert_int_equal(kvasir_path(world->client), KVASIR_PATH_RDMA);
+    assert_int_equal(kvasir_path(world->client), path);
     memset(world->arena, PAIR_UNTOUCHED, length_bytes + 64);
     assert_int_equal(
         kvasir_get(world->client, key, strlen(key), world->arena, length_bytes + 64, &got_bytes, 0),
         KVASIR_OK);
-    assert_int_equal(kvasir_path(world->client), KVASIR_PATH_RDMA);
+    assert_int_equal(kvasir_path(world->client), path);
     assert_int_equal(got_bytes, length_bytes);
     assert_true(pair_holds(world->arena, length_bytes, seed));
     assert_true(pair_untouched(world->arena + length_bytes, 64));
+}
+
+static void check_value(struct world *world, const char *key, size_t length_bytes, uint32_t seed)
+{
+    check_value_by(world, key, length_bytes, seed, KVASIR_PATH_RDMA);
 }
 
 static void test_library_registered_buffers_go_by_rdma(void **state)
@@ -120,11 +137,26 @@ static void test_library_registered_buffers_go_by_rdma(void **state)
     assert_int_equal(counters.path_fallbacks, 0);
 }
 
-static void test_library_batch_of_256_goes_by_rdma(void **state)
+static void test_library_drives_registered_buffers(void **state)
+{
+    static const size_t SIZES[] = {4096, 65537, 3 * MIB + 1, 64 * MIB};
+    struct world *world = *state;
+    struct kvasir_counters counters;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < sizeof(SIZES) / sizeof(SIZES[0]); i++) {
+        check_value_by(world, "k", SIZES[i], i, KVASIR_PATH_RDMA_CLIENT);
+        bytes += 2 * SIZES[i];
+    }
+    kvasir_counters(world->client, &counters);
+    assert_int_equal(counters.rdma_client_bytes, bytes);
+    assert_int_equal(counters.rdma_bytes + counters.tcp_bytes + counters.path_fallbacks, 0);
+    assert_int_equal(server_info("rdma_in_bytes") + server_info("rdma_out_bytes"), 0);
+}
+
+static void check_batch(struct world *world, enum kvasir_path path)
 {
     static struct kvasir_item items[BATCH];
     static char keys[BATCH][16];
-    struct world *world = *state;
     pair_fill(world->arena, BATCH * BLOCK_BYTES, 4);
     for (size_t i = 0; i < BATCH; i++) {
         (void)snprintf(keys[i], sizeof(keys[i]), "b%zu", i);
@@ -138,11 +170,21 @@ static void test_library_batch_of_256_goes_by_rdma(void **state)
     assert_int_equal(kvasir_get_batch(world->client, items, BATCH, 0), KVASIR_OK);
     for (size_t i = 0; i < BATCH; i++) {
         assert_int_equal(items[i].status, KVASIR_OK);
-        assert_int_equal(items[i].path, KVASIR_PATH_RDMA);
+        assert_int_equal(items[i].path, path);
     }
     assert_true(pair_holds(world->arena, BATCH * BLOCK_BYTES, 4));
     /* One for each reactor. */
     assert_int_equal(server_info("rdma_clients"), 2);
+}
+
+static void test_library_batch_of_256_goes_by_rdma(void **state)
+{
+    check_batch(*state, KVASIR_PATH_RDMA);
+}
+
+static void test_library_drives_a_batch_of_256(void **state)
+{
+    check_batch(*state, KVASIR_PATH_RDMA_CLIENT);
 }
 
 static void test_library_other_buffers_go_by_the_socket(void **state)
@@ -243,14 +285,18 @@ static void test_library_call_ends_when_the_server_is_killed(void **state)
     check_value(world, "k", MIB, 15);
 }
 
-#define ON_WORLD(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define ON_WORLD(name)  cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define ON_DRIVEN(name) cmocka_unit_test_setup_teardown(name, set_up_driven, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_WORLD(test_library_registered_buffers_go_by_rdma),
         ON_WORLD(test_library_batch_of_256_goes_by_rdma),
+        ON_DRIVEN(test_library_drives_registered_buffers),
+        ON_DRIVEN(test_library_drives_a_batch_of_256),
         ON_WORLD(test_library_short_values_go_by_the_socket),
+        ON_DRIVEN(test_library_short_values_go_by_the_socket),
         ON_WORLD(test_library_other_buffers_go_by_the_socket),
         ON_WORLD(test_library_goes_on_by_the_socket_when_the_link_goes_down),
         ON_WORLD(test_library_call_ends_when_the_server_is_killed),
