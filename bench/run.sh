@@ -56,6 +56,7 @@ work=$(mktemp -d /tmp/kvasir-bench.XXXXXX)
 lines=$build/bench/results.jsonl
 mkdir -p "$build/bench"
 : >"$lines"
+declare -A pid_of=()
 pids=() failures=0 skipped=()
 
 end_all()
@@ -82,6 +83,7 @@ launch()
     shift
     "$@" >"$work/$name.log" 2>&1 &
     pids+=($!)
+    pid_of[$name]=$!
 }
 
 # await NAME SECONDS COMMAND...: until the command succeeds.
@@ -223,10 +225,10 @@ run_small()
         [ "$turn" -gt 1 ] || skip redis-benchmark "not installed (apt install redis-tools)"
         return
     fi
-    measure small "$here/small.sh" kvasir1 $((port + 6)) $requests
-    [ $have_redis = no ] || measure small "$here/small.sh" redis "$port" $requests
-    measure small "$here/small.sh" kvasir $((port + 10)) $requests
-    [ $have_valkey = no ] || measure small "$here/small.sh" valkey $((port + 1)) $requests
+    measure small "$here/small.sh" kvasir1 $((port + 6)) "${pid_of[kvasir1]}" $requests
+    [ $have_redis = no ] || measure small "$here/small.sh" redis "$port" "${pid_of[redis]}" $requests
+    measure small "$here/small.sh" kvasir $((port + 10)) "${pid_of[kvasir]}" $requests
+    [ $have_valkey = no ] || measure small "$here/small.sh" valkey $((port + 1)) "${pid_of[valkey]}" $requests
 }
 
 run_trace()
