@@ -11,6 +11,7 @@
 
 #define BLOCKS_MAX 4096 /* of one request */
 #define SHARDS_MAX 16
+#define BLOCK_BITS 20 /* bytes of a block, as a power of two */
 
 struct chain {
     uint32_t *ids; /* owned */
@@ -161,9 +162,9 @@ static double replay_run(const struct trace *trace, const struct policy_ops *ops
     }
     for (uint32_t i = 0; i <= trace->id_max; i++) {
         replay.blocks[i].value.hash = block_hash(i);
-        replay.blocks[i].value.length_bytes = 1 << 20;
+        replay.blocks[i].value.length_bytes = 1 << BLOCK_BITS;
     }
-    struct reuse *reuse = reuse_create(shard_count);
+    struct reuse *reuse = reuse_create(shard_count, (uint64_t)capacity << BLOCK_BITS);
     for (unsigned i = 0; i < shard_count; i++) {
         replay.policies[i] = reuse == NULL ? NULL : ops->create(reuse, i);
         if (replay.policies[i] == NULL) {

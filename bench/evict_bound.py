@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What an eviction policy could reach on a trace if it knew, for each class of blocks, how likely and how
+"""What an eviction policy may reach on a trace when it knows, for each class of blocks, how likely and how
 soon such blocks come back, but not which of them will.
 
 Every time that a block is stored or read begins a life, which ends with its next read. A policy
 decides for each class how long to keep a life that is not read. From one half of the conversations the
 best such times are chosen, so that the memory in use is on average the store's; then the reads that
-they yield and the memory that they take are counted in the other half. That is more than a real policy can
-do: it learns on the way, its memory is full at any moment and not on average, and shares nothing with the
-past. With --seen the times are chosen and counted on the same lives: what a fit to the trace would
-promise, which new conversations do not keep.
+they yield and the memory that they take are counted in the other half. That is an estimate, not a bound: a
+real policy learns on the way, and its memory is full at any moment and not on average, but it learns from
+all conversations and may tell other classes apart. With --seen the times are chosen and counted on the
+same lives: what a fit to the trace would promise, which new conversations do not keep.
 """
 
 import argparse

@@ -229,7 +229,8 @@ static bool make_memory(struct server *server, char *error, size_t error_capacit
     server->staging_bytes_max = shares.staging_bytes / server->reactor_count;
     server->fixed_bytes = shares.metadata_bytes + shares.metadata_bytes / INDEX_DIVISOR +
                           pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes +
-                          shares.staging_bytes + reuse_bytes(server->reactor_count) +
+                          shares.staging_bytes +
+                          reuse_bytes(server->reactor_count, server->settings.maxmemory) +
                           server->reactor_count * server->settings.grants_max * GRANT_BYTES +
                           share_of_queue_pairs(server);
     page_count = resize_page_count(server, server->settings.maxmemory);
@@ -440,7 +441,7 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
     }
     server->tenant_uses = make_tenant_uses(server->reactor_count);
     server->mailbox = mailbox_create(server->reactor_count);
-    server->reuse = reuse_create(server->reactor_count);
+    server->reuse = reuse_create(server->reactor_count, server->settings.maxmemory);
     if (server->mailbox == NULL || server->reuse == NULL || server->tenant_uses == NULL ||
         server->done_descriptor < 0) {
         (void)snprintf(error, error_capacity, "out of memory or file descriptors");

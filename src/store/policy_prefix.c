@@ -7,12 +7,14 @@
 
 #include <stdlib.h>
 
-/* A value's kind: its family, and whether it was read. A family and its kinds learn from each other. */
-enum policy_family {
-    POLICY_FAMILY_PLAIN,  /* names no parent, and nobody names it as one */
-    POLICY_FAMILY_CHAIN,  /* blocks that are needed with all before them */
-    POLICY_FAMILY_WINDOW, /* blocks that are needed with a few before them */
-    POLICY_FAMILY_STATE,  /* snapshots: the last one of a chain serves it */
+/* A value's kind. What was read is of the kind after; of blocks in chains there is a kind for each turn:
+ * how often what they belong to was asked for. Kinds learn from each other as reuse.h says. */
+enum policy_kind {
+    POLICY_KIND_PLAIN = 0,                /* names no parent, and nobody names it as one */
+    POLICY_KIND_WINDOW = 2,               /* blocks that are needed with a few before them */
+    POLICY_KIND_STATE = 4,                /* snapshots: the last one of a chain serves it */
+    POLICY_KIND_LEAF = REUSE_KIND_LEAF,   /* what ends a chain: seldom full, it seldom returns */
+    POLICY_KIND_CHAIN = REUSE_KIND_CHAIN, /* blocks that are needed with all before them */
 };
 
 /* Within a kind, what is dearer to recompute for its length has a queue of its own. Each is worth four
@@ -22,6 +24,8 @@ enum policy_family {
 #define POLICY_PREFIX_QUEUES           (REUSE_KINDS * POLICY_PREFIX_DEARNESSES)
 /* Goes first: what is worthless without what has gone, or replaced by what came. */
 #define POLICY_PREFIX_STALE POLICY_PREFIX_QUEUES
+/* Goes last: blocks of chains wait here until it is known what followed them. */
+#define POLICY_PREFIX_ARRIVALS (POLICY_PREFIX_QUEUES + 1)
 
 /* policy_bits: the queue, and these. */
 #define POLICY_PREFIX_QUEUE_MASK 63U
@@ -36,9 +40,13 @@ enum policy_family {
 #define POLICY_PREFIX_RANK_STEPS 256U
 /* What was stored or read longer ago than the whole store was replaced so many times is forgotten: no
  * order of eviction would have kept it. */
-#define POLICY_PREFIX_MEMORY 8U
+#define POLICY_PREFIX_MEMORY 16U
 /* Chains that are put or read at the same time: more of them lose the order of their blocks. */
 #define POLICY_PREFIX_ENDS 8U
+/* A block is followed before so many others come. */
+#define POLICY_PREFIX_ARRIVALS_MOST 4U
+/* Nor does one in so many of all wait while room is made. */
+#define POLICY_PREFIX_ARRIVALS_SHARE 16U
 
 struct policy_end {
     struct value *value; /* borrowed: the last block of a chain that was put or read; NULL: none */
@@ -46,13 +54,14 @@ struct policy_end {
 };
 
 struct policy {
-    struct value_list queues[POLICY_PREFIX_QUEUES + 1]; /* last read first */
+    struct value_list queues[POLICY_PREFIX_ARRIVALS + 1]; /* last read first */
     struct policy_end ends[POLICY_PREFIX_ENDS];
     uint32_t next_end;
     uint64_t count;     /* of values inside */
     uint32_t clock;     /* counts insertions */
     uint32_t ranked_at; /* by clock */
-    uint32_t used;      /* queues that may hold something, as bits */
+    uint32_t arrival_count;
+    uint64_t used; /* queues that may hold something, as bits */
     uint32_t mean_cost_16ths;
     uint32_t shard;
     bool owns_reuse;
@@ -60,7 +69,8 @@ struct policy {
     struct reuse_ranks ranks;
 };
 
-_Static_assert(POLICY_PREFIX_QUEUES <= 32, "queues are bits of a word");
+_Static_assert(POLICY_KIND_CHAIN + REUSE_NOTE_TURN_MAX < REUSE_KINDS, "each turn has a kind");
+_Static_assert(POLICY_PREFIX_ARRIVALS <= POLICY_PREFIX_QUEUE_MASK, "queues are bits of a word");
 
 static struct policy *policy_prefix_create(struct reuse *reuse, uint32_t shard)
 {
@@ -69,7 +79,7 @@ static struct policy *policy_prefix_create(struct reuse *reuse, uint32_t shard)
         return NULL;
     }
     policy->owns_reuse = reuse == NULL;
-    policy->reuse = reuse != NULL ? reuse : reuse_create(1);
+    policy->reuse = reuse != NULL ? reuse : reuse_create(1, 0);
     policy->shard = reuse != NULL ? shard : 0;
     if (policy->reuse == NULL) {
         free(policy);
@@ -95,20 +105,26 @@ static uint32_t policy_prefix_queue(const struct value *value)
     return value->policy_bits & POLICY_PREFIX_QUEUE_MASK;
 }
 
-static enum policy_family policy_prefix_family(const struct value *value)
+static uint32_t policy_prefix_kind_of_queue(uint32_t queue)
+{
+    return queue / POLICY_PREFIX_DEARNESSES;
+}
+
+/* As it comes. */
+static enum policy_kind policy_prefix_first_kind(const struct value *value)
 {
     switch ((enum kvasir_class)value->value_class) {
     case KVASIR_CLASS_WINDOW:
-        return POLICY_FAMILY_WINDOW;
+        return POLICY_KIND_WINDOW;
     case KVASIR_CLASS_STATE:
-        return POLICY_FAMILY_STATE;
+        return POLICY_KIND_STATE;
     case KVASIR_CLASS_FULL:
     case KVASIR_CLASS_ENCODER:
         break;
     }
     bool chained =
         (value->flags & VALUE_FLAG_PARENT) != 0 || (value->policy_bits & POLICY_PREFIX_PARENT) != 0;
-    return chained ? POLICY_FAMILY_CHAIN : POLICY_FAMILY_PLAIN;
+    return chained ? POLICY_KIND_CHAIN : POLICY_KIND_PLAIN;
 }
 
 /* ---- the chains that are at work ---- */
@@ -151,15 +167,21 @@ static void policy_prefix_push(struct policy *policy, struct value *value, uint3
     value->policy_bits = (uint8_t)(queue | POLICY_PREFIX_KNOWN | marks);
     policy->count++;
     value_list_push_front(&policy->queues[queue], value);
-    if (queue != POLICY_PREFIX_STALE) {
-        policy->used |= UINT32_C(1) << queue;
+    if (queue == POLICY_PREFIX_ARRIVALS) {
+        policy->arrival_count++;
+    } else if (queue != POLICY_PREFIX_STALE) {
+        policy->used |= UINT64_C(1) << queue;
     }
 }
 
 static void policy_prefix_unlink(struct policy *policy, struct value *value)
 {
+    uint32_t queue = policy_prefix_queue(value);
     policy->count--;
-    value_list_remove(&policy->queues[policy_prefix_queue(value)], value);
+    if (queue == POLICY_PREFIX_ARRIVALS) {
+        policy->arrival_count--;
+    }
+    value_list_remove(&policy->queues[queue], value);
 }
 
 /* Costs are told for a value's length, as powers of two; only how they differ counts. */
@@ -185,19 +207,18 @@ static uint32_t policy_prefix_dearness(struct policy *policy, const struct value
 static void policy_prefix_place(struct policy *policy, struct value *value, uint32_t kind,
                                 uint32_t dearness)
 {
-    value->policy_stamp = policy->clock;
-    if (kind / 2 == POLICY_FAMILY_PLAIN) {
+    if (kind < POLICY_KIND_WINDOW || kind == POLICY_KIND_LEAF) {
         policy_prefix_push(policy, value, kind * POLICY_PREFIX_DEARNESSES + dearness);
         return;
     }
     struct policy_end *end = policy_prefix_find_end(policy, value);
     uint32_t parent_queue = end == NULL ? POLICY_PREFIX_STALE : policy_prefix_queue(end->value);
-    if (parent_queue != POLICY_PREFIX_STALE && parent_queue % POLICY_PREFIX_DEARNESSES < dearness) {
+    if (parent_queue < POLICY_PREFIX_QUEUES && parent_queue % POLICY_PREFIX_DEARNESSES < dearness) {
         dearness = parent_queue % POLICY_PREFIX_DEARNESSES;
     }
     uint32_t queue = kind * POLICY_PREFIX_DEARNESSES + dearness;
     policy_prefix_push(policy, value, queue);
-    if (queue == parent_queue && kind / 2 == POLICY_FAMILY_CHAIN) {
+    if (queue == parent_queue && kind >= POLICY_KIND_CHAIN) {
         value_list_remove(&policy->queues[queue], value);
         value_list_insert_behind(&policy->queues[queue], end->value, value);
     }
@@ -206,99 +227,141 @@ static void policy_prefix_place(struct policy *policy, struct value *value, uint
 
 /* ---- what is learned ---- */
 
-/* A block that was read keeps that only while the one before it did: one that came anew, after the
- * former was lost, will go first. */
-static bool policy_prefix_parent_is_new(const struct reuse_note *parent)
+/* What a value's coming tells of it. */
+struct policy_lesson {
+    uint32_t turn;  /* how often what it belongs to was asked for again */
+    uint32_t reads; /* how often it was there to be asked for: its kind */
+    bool worthless; /* the block before it went */
+};
+
+static uint32_t policy_prefix_least(uint32_t a, uint32_t b)
 {
-    return (parent->flags & REUSE_NOTE_SEEN) != 0 && (parent->flags & 1U) == 0;
+    return a < b ? a : b;
+}
+
+static uint32_t policy_prefix_turn(struct reuse_note note)
+{
+    return note.flags >> REUSE_NOTE_TURN_SHIFT & REUSE_NOTE_TURN_MAX;
 }
 
 static void policy_prefix_count_return(struct policy *policy, struct reuse_note note)
 {
-    if ((note.flags & REUSE_NOTE_LEADS) != 0) {
+    if ((note.flags & REUSE_NOTE_COUNTED) != 0) {
         reuse_count_return(policy->reuse, policy->shard, note.flags & REUSE_NOTE_KIND,
                            policy->clock - note.stamp);
     }
 }
 
-static void policy_prefix_note(struct policy *policy, const struct value *value, uint32_t flags)
+/* The flags of a note on a value that from now on counts for its kind. */
+static uint32_t policy_prefix_count_birth(struct policy *policy, uint32_t kind)
 {
-    reuse_set_note(policy->reuse, value->hash,
-                   (struct reuse_note){.stamp = policy->clock, .flags = flags | REUSE_NOTE_SEEN});
+    reuse_count_birth(policy->reuse, policy->shard, kind);
+    return REUSE_NOTE_COUNTED | kind;
 }
 
-/* New blocks of a chain come back together: the first of them counts for all. So does the last of
- * those that were read before them. */
-static bool policy_prefix_note_parent(struct policy *policy, const struct value *value,
-                                      struct reuse_note *parent, bool fresh)
+static void policy_prefix_note_kid(struct policy *policy, const struct value *value,
+                                   struct reuse_note parent, bool known)
 {
-    if ((value->flags & VALUE_FLAG_PARENT) == 0) {
-        return fresh;
+    uint32_t kids = parent.flags & REUSE_NOTE_PARENT;
+    if (kids == 0 || (!known && kids != REUSE_NOTE_PARENT)) {
+        if (parent.flags == 0) {
+            parent.stamp = policy->clock;
+        }
+        parent.flags += 1U << REUSE_NOTE_KIDS_SHIFT;
+        reuse_set_note(policy->reuse, value->parent_hash, parent);
     }
-    bool leads = fresh && !policy_prefix_parent_is_new(parent);
-    if (leads && (parent->flags & (REUSE_NOTE_SEEN | REUSE_NOTE_LEADS)) == REUSE_NOTE_SEEN) {
-        parent->flags |= REUSE_NOTE_LEADS;
-        reuse_count_birth(policy->reuse, policy->shard, parent->flags & REUSE_NOTE_KIND);
+}
+
+/* A block is asked for no oftener than the one before it: if that came anew, so did this. One that is new
+ * belongs to what it continues, unless several others did that: there another chain begins. */
+static void policy_prefix_learn_parent(struct policy *policy, const struct value *value, bool known,
+                                       struct policy_lesson *lesson)
+{
+    struct reuse_note parent = reuse_find_note(policy->reuse, value->parent_hash);
+    if ((parent.flags & REUSE_NOTE_SEEN) != 0) {
+        uint32_t turn = policy_prefix_turn(parent);
+        uint32_t kind = parent.flags & REUSE_NOTE_KIND;
+        uint32_t reads = kind >= POLICY_KIND_CHAIN ? kind - POLICY_KIND_CHAIN : turn;
+        if (known) {
+            lesson->turn = policy_prefix_least(lesson->turn, turn);
+            lesson->reads = policy_prefix_least(lesson->reads, reads);
+        } else if ((parent.flags & REUSE_NOTE_PARENT) != REUSE_NOTE_PARENT) {
+            lesson->turn = turn;
+        }
     }
-    if (parent->flags == 0) {
-        parent->stamp = policy->clock;
+    lesson->worthless = (parent.flags & REUSE_NOTE_GONE) != 0;
+    policy_prefix_note_kid(policy, value, parent, known);
+}
+
+/* Of a value that was stored before, if that is not forgotten, and now is asked for again. */
+static struct policy_lesson policy_prefix_learn(struct policy *policy, const struct value *value,
+                                                struct reuse_note note, bool known, bool again)
+{
+    struct policy_lesson lesson = {0};
+    if (known) {
+        lesson.turn = policy_prefix_least(policy_prefix_turn(note) + again, REUSE_NOTE_TURN_MAX);
+        lesson.reads = lesson.turn;
     }
-    parent->flags |= REUSE_NOTE_PARENT;
-    reuse_set_note(policy->reuse, value->parent_hash, *parent);
-    return leads;
+    if ((value->flags & VALUE_FLAG_PARENT) != 0) {
+        policy_prefix_learn_parent(policy, value, known, &lesson);
+    }
+    return lesson;
+}
+
+/* Blocks of chains are counted when they have settled. */
+static uint32_t policy_prefix_note(struct policy *policy, const struct value *value,
+                                   struct reuse_note note, struct policy_lesson lesson,
+                                   uint32_t first_kind)
+{
+    uint32_t flags =
+        REUSE_NOTE_SEEN | (note.flags & REUSE_NOTE_PARENT) | lesson.turn << REUSE_NOTE_TURN_SHIFT;
+    uint32_t kind = first_kind;
+    if (kind >= POLICY_KIND_CHAIN) {
+        kind += lesson.reads;
+        flags |= kind;
+    } else {
+        kind += lesson.reads > 0;
+        flags |= policy_prefix_count_birth(policy, kind);
+    }
+    note = (struct reuse_note){.stamp = policy->clock, .flags = flags};
+    reuse_set_note(policy->reuse, value->hash, note);
+    return kind;
 }
 
 /* True when the value is worthless as it comes: the block before it went. */
 static bool policy_prefix_learn_insert(struct policy *policy, const struct value *value,
                                        uint32_t *kind_p)
 {
-    bool chained = (value->flags & VALUE_FLAG_PARENT) != 0;
     struct reuse_note note = reuse_find_note(policy->reuse, value->hash);
-    struct reuse_note parent = {0};
-    if (chained) {
-        parent = reuse_find_note(policy->reuse, value->parent_hash);
-    }
-    bool fresh = (note.flags & REUSE_NOTE_SEEN) == 0 ||
-                 policy->clock - note.stamp > policy->count * POLICY_PREFIX_MEMORY;
-    uint32_t read = fresh || policy_prefix_parent_is_new(&parent) ? 0 : 1;
-    if (!fresh) {
+    bool known = (note.flags & REUSE_NOTE_SEEN) != 0 &&
+                 policy->clock - note.stamp <= policy->count * POLICY_PREFIX_MEMORY;
+    if (known) {
         policy_prefix_count_return(policy, note);
     }
-    *kind_p = (*kind_p & ~1U) | read;
-    uint32_t flags = *kind_p | (note.flags & REUSE_NOTE_PARENT);
-    if (policy_prefix_note_parent(policy, value, &parent, fresh)) {
-        flags |= REUSE_NOTE_LEADS;
-        reuse_count_birth(policy->reuse, policy->shard, *kind_p);
-    }
-    policy_prefix_note(policy, value, flags);
-    return (parent.flags & REUSE_NOTE_GONE) != 0;
+    struct policy_lesson lesson = policy_prefix_learn(policy, value, note, known, true);
+    *kind_p = policy_prefix_note(policy, value, note, lesson, *kind_p);
+    return lesson.worthless;
 }
 
-static void policy_prefix_learn_touch(struct policy *policy, struct value *value, uint32_t *kind_p)
+/* What is read twice while it settles was asked for once. */
+static void policy_prefix_learn_touch(struct policy *policy, struct value *value, bool settled,
+                                      uint32_t *kind_p)
 {
     struct reuse_note note = reuse_find_note(policy->reuse, value->hash);
-    policy_prefix_count_return(policy, note);
-    if (*kind_p / 2 == POLICY_FAMILY_PLAIN && (note.flags & REUSE_NOTE_PARENT) != 0) {
+    if (settled) {
+        policy_prefix_count_return(policy, note);
+    }
+    if (*kind_p == POLICY_KIND_PLAIN && (note.flags & REUSE_NOTE_PARENT) != 0) {
         value->policy_bits |= POLICY_PREFIX_PARENT;
-        *kind_p = policy_prefix_family(value) * 2U;
+        *kind_p = POLICY_KIND_CHAIN;
     }
-    bool chained = (value->flags & VALUE_FLAG_PARENT) != 0;
-    struct reuse_note parent = {0};
-    if (chained) {
-        parent = reuse_find_note(policy->reuse, value->parent_hash);
-    }
-    *kind_p = (*kind_p & ~1U) | (policy_prefix_parent_is_new(&parent) ? 0 : 1);
-    uint32_t flags = *kind_p | (note.flags & REUSE_NOTE_PARENT);
-    if (*kind_p / 2 == POLICY_FAMILY_PLAIN) {
-        flags |= REUSE_NOTE_LEADS;
-        reuse_count_birth(policy->reuse, policy->shard, *kind_p);
-    }
-    policy_prefix_note(policy, value, flags);
+    struct policy_lesson lesson = policy_prefix_learn(policy, value, note, true, settled);
+    *kind_p = policy_prefix_note(policy, value, note, lesson, *kind_p);
 }
 
-static bool policy_prefix_is_mute(const struct value *value, enum policy_family family)
+static bool policy_prefix_is_mute(const struct value *value, uint32_t kind)
 {
-    return family == POLICY_FAMILY_PLAIN && value->length_bytes < POLICY_PREFIX_SMALL_BYTES &&
+    return kind == POLICY_KIND_PLAIN && value->length_bytes < POLICY_PREFIX_SMALL_BYTES &&
            (value->hash >> 32) % POLICY_PREFIX_SAMPLE != 0;
 }
 
@@ -312,6 +375,34 @@ static void policy_prefix_replace_state(struct policy *policy, const struct valu
     }
 }
 
+/* ---- blocks of chains that just came ---- */
+
+/* Until now its child would have come. */
+static void policy_prefix_settle(struct policy *policy)
+{
+    struct value *value = policy->queues[POLICY_PREFIX_ARRIVALS].last;
+    struct reuse_note note = reuse_find_note(policy->reuse, value->hash);
+    uint32_t kind = note.flags & REUSE_NOTE_KIND;
+    if (kind < POLICY_KIND_CHAIN) {
+        kind = POLICY_KIND_CHAIN; /* the note is lost */
+    }
+    if ((note.flags & REUSE_NOTE_SEEN) != 0) {
+        kind = (note.flags & REUSE_NOTE_PARENT) != 0 ? kind : POLICY_KIND_LEAF;
+        note.flags = (note.flags & ~REUSE_NOTE_KIND) | policy_prefix_count_birth(policy, kind);
+        reuse_set_note(policy->reuse, value->hash, note);
+    }
+    policy_prefix_unlink(policy, value);
+    policy_prefix_place(policy, value, kind, policy_prefix_dearness(policy, value));
+}
+
+static void policy_prefix_arrive(struct policy *policy, struct value *value)
+{
+    policy_prefix_push(policy, value, POLICY_PREFIX_ARRIVALS);
+    if (policy->arrival_count > POLICY_PREFIX_ARRIVALS_MOST) {
+        policy_prefix_settle(policy);
+    }
+}
+
 /* ---- the table ---- */
 
 /* What was set aside while it was pinned has not come anew. */
@@ -322,7 +413,12 @@ static void policy_prefix_reinsert(struct policy *policy, struct value *value)
         note.flags &= ~REUSE_NOTE_GONE;
         reuse_set_note(policy->reuse, value->hash, note);
     }
-    policy_prefix_push(policy, value, policy_prefix_queue(value));
+    uint32_t queue = policy_prefix_queue(value);
+    if (queue == POLICY_PREFIX_ARRIVALS) {
+        policy_prefix_arrive(policy, value);
+        return;
+    }
+    policy_prefix_push(policy, value, queue);
 }
 
 static void policy_prefix_insert(struct policy *policy, struct value *value)
@@ -332,14 +428,17 @@ static void policy_prefix_insert(struct policy *policy, struct value *value)
         return;
     }
     policy->clock++;
-    enum policy_family family = policy_prefix_family(value);
-    uint32_t kind = family * 2U;
-    if (!policy_prefix_is_mute(value, family) && policy_prefix_learn_insert(policy, value, &kind)) {
-        value->policy_stamp = policy->clock;
+    value->policy_stamp = policy->clock;
+    uint32_t kind = policy_prefix_first_kind(value);
+    if (!policy_prefix_is_mute(value, kind) && policy_prefix_learn_insert(policy, value, &kind)) {
         policy_prefix_push(policy, value, POLICY_PREFIX_STALE);
         return;
     }
-    if (family == POLICY_FAMILY_STATE) {
+    if (kind >= POLICY_KIND_CHAIN) {
+        policy_prefix_arrive(policy, value);
+        return;
+    }
+    if (value->value_class == KVASIR_CLASS_STATE) {
         policy_prefix_replace_state(policy, value);
     }
     policy_prefix_place(policy, value, kind, policy_prefix_dearness(policy, value));
@@ -347,14 +446,23 @@ static void policy_prefix_insert(struct policy *policy, struct value *value)
 
 static void policy_prefix_touch(struct policy *policy, struct value *value)
 {
-    enum policy_family family = policy_prefix_family(value);
-    uint32_t kind = family * 2U + 1;
+    uint32_t kind = policy_prefix_first_kind(value);
     uint32_t queue = policy_prefix_queue(value);
-    uint32_t dearness = queue == POLICY_PREFIX_STALE ? policy_prefix_dearness(policy, value)
-                                                     : queue % POLICY_PREFIX_DEARNESSES;
+    uint32_t dearness = queue < POLICY_PREFIX_QUEUES ? queue % POLICY_PREFIX_DEARNESSES
+                                                     : policy_prefix_dearness(policy, value);
+    if (queue >= 2 * POLICY_PREFIX_DEARNESSES) {
+        policy_prefix_drop_end(policy, value);
+    }
     policy_prefix_unlink(policy, value);
-    if (!policy_prefix_is_mute(value, family)) {
-        policy_prefix_learn_touch(policy, value, &kind);
+    if (policy_prefix_is_mute(value, kind)) {
+        kind = POLICY_KIND_PLAIN + 1;
+    } else {
+        policy_prefix_learn_touch(policy, value, queue != POLICY_PREFIX_ARRIVALS, &kind);
+    }
+    value->policy_stamp = policy->clock;
+    if (kind >= POLICY_KIND_CHAIN) {
+        policy_prefix_arrive(policy, value);
+        return;
     }
     policy_prefix_place(policy, value, kind, dearness);
 }
@@ -372,16 +480,17 @@ static struct value *policy_prefix_cheapest(struct policy *policy)
     struct value *cheapest = NULL;
     uint64_t least = UINT64_MAX;
     uint32_t oldest = 0;
-    for (uint32_t left = policy->used; left != 0; left &= left - 1) {
-        uint32_t queue = (uint32_t)__builtin_ctz(left);
+    for (uint64_t left = policy->used; left != 0; left &= left - 1) {
+        uint32_t queue = (uint32_t)__builtin_ctzll(left);
         struct value *value = policy->queues[queue].last;
         if (value == NULL) {
-            policy->used &= ~(UINT32_C(1) << queue);
+            policy->used &= ~(UINT64_C(1) << queue);
             continue;
         }
         uint32_t age = policy->clock - value->policy_stamp;
-        uint64_t rank = policy->ranks.ranks[queue / POLICY_PREFIX_DEARNESSES][reuse_age_index(age)]
-                        << (2 * (queue % POLICY_PREFIX_DEARNESSES));
+        uint64_t rank =
+            policy->ranks.ranks[policy_prefix_kind_of_queue(queue)][reuse_age_index(age)]
+            << (2 * (queue % POLICY_PREFIX_DEARNESSES));
         if (rank < least || (rank == least && age > oldest)) {
             cheapest = value;
             least = rank;
@@ -391,37 +500,56 @@ static struct value *policy_prefix_cheapest(struct policy *policy)
     return cheapest;
 }
 
-/* Every step names a victim, or finds out that a value begins a chain, once in its life. */
+/* What was no part of a chain, or the last one, may have been continued since. */
+static bool policy_prefix_is_misplaced(const struct value *value, struct reuse_note note)
+{
+    uint32_t queue = policy_prefix_queue(value);
+    uint32_t kind = policy_prefix_kind_of_queue(queue);
+    return queue < POLICY_PREFIX_QUEUES && (note.flags & REUSE_NOTE_PARENT) != 0 &&
+           (kind < POLICY_KIND_WINDOW || kind == POLICY_KIND_LEAF);
+}
+
+static void policy_prefix_replace(struct policy *policy, struct value *value,
+                                  struct reuse_note note)
+{
+    uint32_t dearness = policy_prefix_queue(value) % POLICY_PREFIX_DEARNESSES;
+    uint32_t kind = POLICY_KIND_CHAIN + policy_prefix_turn(note);
+    policy_prefix_unlink(policy, value);
+    value->policy_bits |= POLICY_PREFIX_PARENT;
+    value->policy_stamp = policy->clock; /* no older than what follows it */
+    policy_prefix_push(policy, value, kind * POLICY_PREFIX_DEARNESSES + dearness);
+}
+
+static struct value *policy_prefix_first_to_go(struct policy *policy)
+{
+    while ((uint64_t)policy->arrival_count * POLICY_PREFIX_ARRIVALS_SHARE > policy->count) {
+        policy_prefix_settle(policy);
+    }
+    struct value *value = policy->queues[POLICY_PREFIX_STALE].last;
+    return value != NULL ? value : policy_prefix_cheapest(policy);
+}
+
+/* Every step names a victim, or finds out that a value was continued, once in its life. */
 static struct value *policy_prefix_victim(struct policy *policy)
 {
     if (policy->clock - policy->ranked_at >= POLICY_PREFIX_RANK_STEPS) {
         policy->ranked_at = policy->clock;
         reuse_rank(policy->reuse, &policy->ranks);
     }
-    for (;;) {
-        struct value *value = policy->queues[POLICY_PREFIX_STALE].last;
-        value = value != NULL ? value : policy_prefix_cheapest(policy);
-        if (value == NULL) {
-            return NULL;
-        }
+    struct value *value;
+    while ((value = policy_prefix_first_to_go(policy)) != NULL) {
         struct reuse_note note = reuse_find_note(policy->reuse, value->hash);
-        enum policy_family family = policy_prefix_family(value);
-        if (family == POLICY_FAMILY_PLAIN && (note.flags & REUSE_NOTE_PARENT) != 0) {
-            uint32_t dearness = policy_prefix_queue(value) % POLICY_PREFIX_DEARNESSES;
-            policy_prefix_unlink(policy, value);
-            value->policy_bits |= POLICY_PREFIX_PARENT;
-            value->policy_stamp = policy->clock; /* no older than what follows it */
-            policy_prefix_push(policy, value,
-                               (POLICY_FAMILY_CHAIN * 2U + 1) * POLICY_PREFIX_DEARNESSES +
-                                   dearness);
+        if (policy_prefix_is_misplaced(value, note)) {
+            policy_prefix_replace(policy, value, note);
             continue;
         }
         if ((value->flags & VALUE_FLAG_PARENT) != 0 && (note.flags & REUSE_NOTE_SEEN) != 0) {
             note.flags |= REUSE_NOTE_GONE;
             reuse_set_note(policy->reuse, value->hash, note);
         }
-        return value;
+        break;
     }
+    return value;
 }
 
 const struct policy_ops policy_prefix = {

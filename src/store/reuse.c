@@ -4,13 +4,15 @@
 
 #include <stdlib.h>
 
-/* Notes: 2 MiB in all, however large the store is. */
-#define REUSE_NOTES_BITS 18U
-#define REUSE_TAG_BITS   24U
-#define REUSE_FLAG_BITS  8U
+/* Notes take one byte for so many of the store, at least 2 MiB and at most 64 MiB in all. */
+#define REUSE_NOTES_SHARE     512U
+#define REUSE_NOTES_BITS      18U
+#define REUSE_NOTES_BITS_MOST 23U
+#define REUSE_TAG_BITS        20U
+#define REUSE_FLAG_BITS       12U
 
 /* A shard's counts of a kind are halved at this sum, so that they follow what clients do. */
-#define REUSE_COUNT_MAX 512U
+#define REUSE_COUNT_MAX 32768U
 /* So many values are supposed to have come back as often as those of all kinds together: what little
  * was seen of one kind counts little. */
 #define REUSE_PRIOR_COUNT 8U
@@ -28,17 +30,34 @@ struct reuse_counts {
 struct reuse {
     uint32_t shard_count;
     struct reuse_counts *counts; /* owned; one for each shard, written by who works on it */
-    struct metric notes[1U << REUSE_NOTES_BITS]; /* stamp, flags, tag */
+    uint32_t notes_bits;
+    struct metric notes[]; /* stamp, flags, tag */
 };
 
-size_t reuse_bytes(uint32_t shard_count)
+static uint32_t reuse_notes_bits(uint64_t store_bytes)
 {
-    return sizeof(struct reuse) + shard_count * sizeof(struct reuse_counts);
+    uint64_t notes = store_bytes / REUSE_NOTES_SHARE / sizeof(struct metric);
+    uint32_t bits = REUSE_NOTES_BITS;
+    while (bits < REUSE_NOTES_BITS_MOST && UINT64_C(2) << bits <= notes) {
+        bits++;
+    }
+    return bits;
 }
 
-struct reuse *reuse_create(uint32_t shard_count)
+static size_t reuse_notes_bytes(uint64_t store_bytes)
 {
-    struct reuse *reuse = calloc(1, sizeof(*reuse));
+    return sizeof(struct metric) << reuse_notes_bits(store_bytes);
+}
+
+size_t reuse_bytes(uint32_t shard_count, uint64_t store_bytes)
+{
+    return sizeof(struct reuse) + reuse_notes_bytes(store_bytes) +
+           shard_count * sizeof(struct reuse_counts);
+}
+
+struct reuse *reuse_create(uint32_t shard_count, uint64_t store_bytes)
+{
+    struct reuse *reuse = calloc(1, sizeof(*reuse) + reuse_notes_bytes(store_bytes));
     struct reuse_counts *counts = calloc(shard_count, sizeof(*counts));
     if (reuse == NULL || counts == NULL) {
         free(reuse);
@@ -47,6 +66,7 @@ struct reuse *reuse_create(uint32_t shard_count)
     }
     reuse->shard_count = shard_count;
     reuse->counts = counts;
+    reuse->notes_bits = reuse_notes_bits(store_bytes);
     return reuse;
 }
 
@@ -74,7 +94,7 @@ static uint64_t reuse_tag_of_word(uint64_t word)
 
 struct reuse_note reuse_find_note(const struct reuse *reuse, uint64_t hash)
 {
-    const struct metric *pair = &reuse->notes[hash & ((1U << REUSE_NOTES_BITS) - 2)];
+    const struct metric *pair = &reuse->notes[hash & ((1U << reuse->notes_bits) - 2)];
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t word = metric_get(&pair[i]);
         if (reuse_tag_of_word(word) == reuse_tag(hash)) {
@@ -86,10 +106,17 @@ struct reuse_note reuse_find_note(const struct reuse *reuse, uint64_t hash)
     return (struct reuse_note){0};
 }
 
+/* The clocks of shards go nearly alike: what seems younger than the note is as old. */
+static uint32_t reuse_age(uint64_t word, struct reuse_note note)
+{
+    int32_t age = (int32_t)(note.stamp - (uint32_t)(word >> 32));
+    return word == 0 ? UINT32_MAX : age > 0 ? (uint32_t)age : 0;
+}
+
 /* Its own place, else an empty one, else that of the older note. */
 void reuse_set_note(struct reuse *reuse, uint64_t hash, struct reuse_note note)
 {
-    struct metric *pair = &reuse->notes[hash & ((1U << REUSE_NOTES_BITS) - 2)];
+    struct metric *pair = &reuse->notes[hash & ((1U << reuse->notes_bits) - 2)];
     struct metric *place = &pair[0];
     uint32_t age_max = 0;
     for (uint32_t i = 0; i < 2; i++) {
@@ -98,7 +125,7 @@ void reuse_set_note(struct reuse *reuse, uint64_t hash, struct reuse_note note)
             place = &pair[i];
             break;
         }
-        uint32_t age = word == 0 ? UINT32_MAX : note.stamp - (uint32_t)(word >> 32);
+        uint32_t age = reuse_age(word, note);
         if (age >= age_max) {
             age_max = age;
             place = &pair[i];
@@ -137,8 +164,13 @@ void reuse_count_return(struct reuse *reuse, uint32_t shard, uint32_t kind, uint
 struct reuse_sums {
     uint64_t births[REUSE_KINDS];
     uint64_t returns[REUSE_KINDS]; /* of any age */
-    uint64_t ages[REUSE_KINDS / 2][REUSE_AGES];
+    uint64_t ages[REUSE_FAMILIES][REUSE_AGES];
 };
+
+static uint32_t reuse_family(uint32_t kind)
+{
+    return kind < REUSE_KIND_CHAIN ? kind / 2 : REUSE_FAMILIES - 1;
+}
 
 static void reuse_sum(const struct reuse *reuse, struct reuse_sums *sums)
 {
@@ -149,7 +181,7 @@ static void reuse_sum(const struct reuse *reuse, struct reuse_sums *sums)
             for (uint32_t i = 0; i < REUSE_AGES; i++) {
                 uint64_t count = metric_get(&counts->returns[kind][i]);
                 sums->returns[kind] += count;
-                sums->ages[kind / 2][i] += count;
+                sums->ages[reuse_family(kind)][i] += count;
             }
         }
     }
@@ -163,7 +195,7 @@ static void reuse_age_shares(const struct reuse_sums *sums, uint32_t family, uin
         total += sums->ages[family][i] * 8 + 1;
     }
     for (uint32_t i = 0; i < REUSE_AGES; i++) {
-        shares[i] = (uint32_t)(((sums->ages[family][i] * 8 + 1) << REUSE_ONE_BITS) / total);
+        shares[i] = (uint32_t)(((sums->ages[family][i] * 8 + 1) << REUSE_ONE_BITS) / total) + 1;
     }
 }
 
@@ -185,30 +217,38 @@ static uint32_t reuse_chance(const struct reuse_sums *sums, uint32_t kind)
     return chance > REUSE_CHANCE_MAX ? REUSE_CHANCE_MAX : (uint32_t)chance;
 }
 
-/* At each age: kept until a later age, a value is read so often and takes memory for so long; the
- * best ratio over all later ages counts. */
+/* At each age: kept for one step more, a value is read so often and takes memory for so long. The best step
+ * that is still to come counts, because to keep a value for several is never better. */
 static void reuse_rank_kind(const uint32_t *shares, uint32_t chance, uint64_t *ranks)
 {
-    uint32_t
-        waiting[REUSE_AGES + 1]; /* of those that come back: not yet at the start of this age */
-    waiting[0] = REUSE_ONE;
-    for (uint32_t i = 0; i < REUSE_AGES; i++) {
-        waiting[i + 1] = waiting[i] - (shares[i] < waiting[i] ? shares[i] : waiting[i]);
-    }
     uint64_t never = (uint64_t)(REUSE_ONE - chance) << REUSE_ONE_BITS;
-    uint64_t least = 0;
-    for (uint32_t from = REUSE_AGES; from-- > 0;) {
-        uint64_t reads = 0;
-        uint64_t cost = 0;
-        for (uint32_t i = from; i < REUSE_AGES; i++) {
-            uint64_t length = i == 0 ? 2 : UINT64_C(1) << i;
-            reads += (uint64_t)chance * shares[i];
-            cost +=
-                (never + (uint64_t)chance * ((waiting[i] + waiting[i + 1]) / 2)) / 4096 * length;
-            uint64_t rank = (reads << 30) / (cost / 1024 + 1);
-            least = rank > least ? rank : least;
+    uint32_t waiting = 0; /* of those that come back: not yet at the end of this age */
+    uint64_t best = 0;
+    for (uint32_t i = REUSE_AGES; i-- > 0;) {
+        uint32_t power = i >> REUSE_AGE_STEP_BITS;
+        uint64_t length =
+            power < REUSE_AGE_STEP_BITS ? 1 : UINT64_C(1) << (power - REUSE_AGE_STEP_BITS);
+        uint64_t reads = (uint64_t)chance * shares[i];
+        uint64_t cost = (never + (uint64_t)chance * (waiting + shares[i] / 2)) / 4096 * length;
+        uint64_t rank = (reads << 30) / (cost / 1024 + 1);
+        waiting += shares[i];
+        best = rank > best ? rank : best;
+        ranks[i] = best;
+    }
+}
+
+/* What was read is what others continue: it stays as long as they do, and what a leaf continues a
+ * little longer. */
+static void reuse_raise_kind(struct reuse_ranks *ranks, uint32_t kind)
+{
+    if (kind <= REUSE_KIND_LEAF && kind % 2 == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < REUSE_AGES; i++) {
+        uint64_t least = ranks->ranks[kind - 1][i] + (kind == REUSE_KIND_CHAIN ? 1 : 0);
+        if (ranks->ranks[kind][i] < least) {
+            ranks->ranks[kind][i] = least;
         }
-        ranks[from] = least;
     }
 }
 
@@ -218,14 +258,8 @@ void reuse_rank(const struct reuse *reuse, struct reuse_ranks *ranks_p)
     reuse_sum(reuse, &sums);
     for (uint32_t kind = 0; kind < REUSE_KINDS; kind++) {
         uint32_t shares[REUSE_AGES];
-        reuse_age_shares(&sums, kind / 2, shares);
+        reuse_age_shares(&sums, reuse_family(kind), shares);
         reuse_rank_kind(shares, reuse_chance(&sums, kind), ranks_p->ranks[kind]);
-        for (uint32_t i = 0; kind % 2 == 1 && i < REUSE_AGES; i++) {
-            uint64_t unread = ranks_p->ranks[kind - 1][i];
-            /* What was read is what others continue: it stays as long as they do. */
-            if (ranks_p->ranks[kind][i] < unread) {
-                ranks_p->ranks[kind][i] = unread;
-            }
-        }
+        reuse_raise_kind(ranks_p, kind);
     }
 }

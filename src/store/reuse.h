@@ -9,16 +9,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Ages are insertions into a shard, by powers of two. */
-#define REUSE_AGES 32U
-/* Two kinds make a family: values as they came, and those that were read since. */
-#define REUSE_KINDS 8U
+/* Ages are insertions into a shard, by powers of two and one step between each two. */
+#define REUSE_AGE_STEP_BITS 1U
+#define REUSE_AGES          (32U << REUSE_AGE_STEP_BITS)
+/* The kinds of a family learn from each other which ages are usual. The first ones make families of two:
+ * values as they came, and those that were read since. One kind is alone: leaves, which are worth less than
+ * what they continue. The others are one family. */
+#define REUSE_KINDS      11U
+#define REUSE_KIND_LEAF  6U
+#define REUSE_KIND_CHAIN 7U
+#define REUSE_FAMILIES   (REUSE_KIND_LEAF / 2 + 2)
 
-#define REUSE_NOTE_KIND   7U  /* the kind that it was of */
-#define REUSE_NOTE_SEEN   8U  /* it was stored; else only named as a parent */
-#define REUSE_NOTE_LEADS  16U /* its return is counted for its part of the chain */
-#define REUSE_NOTE_PARENT 32U /* another value continues it */
-#define REUSE_NOTE_GONE   64U /* it was evicted and did not come back */
+#define REUSE_NOTE_KIND       15U /* the kind that it was of */
+#define REUSE_NOTE_SEEN       16U /* it was stored; else only named as a parent */
+#define REUSE_NOTE_COUNTED    32U /* it was counted among its kind, and its return will be */
+#define REUSE_NOTE_GONE       64U /* it was evicted and did not come back */
+#define REUSE_NOTE_KIDS_SHIFT 7U  /* how many values continued it, up to as many */
+#define REUSE_NOTE_KIDS_MAX   3U
+#define REUSE_NOTE_PARENT     (REUSE_NOTE_KIDS_MAX << REUSE_NOTE_KIDS_SHIFT) /* any did */
+#define REUSE_NOTE_TURN_SHIFT \
+    9U /* how often what it belongs to was asked for again, up to as often */
+#define REUSE_NOTE_TURN_MAX 3U
 
 struct reuse;
 
@@ -33,10 +44,10 @@ struct reuse_ranks {
     uint64_t ranks[REUSE_KINDS][REUSE_AGES];
 };
 
-/* What it takes of the process's memory. */
-size_t reuse_bytes(uint32_t shard_count);
+/* What it takes of the process's memory, when all that may be stored has so many bytes. */
+size_t reuse_bytes(uint32_t shard_count, uint64_t store_bytes);
 /* NULL: out of memory. */
-struct reuse *reuse_create(uint32_t shard_count);
+struct reuse *reuse_create(uint32_t shard_count, uint64_t store_bytes);
 void reuse_destroy(struct reuse **reuse_p);
 
 struct reuse_note reuse_find_note(const struct reuse *reuse, uint64_t hash);
@@ -51,5 +62,10 @@ void reuse_rank(const struct reuse *reuse, struct reuse_ranks *ranks_p);
 /* The column of an age. */
 static inline uint32_t reuse_age_index(uint32_t age)
 {
-    return age < 2 ? 0 : 31U - (uint32_t)__builtin_clz(age);
+    if (age < (1U << REUSE_AGE_STEP_BITS)) {
+        return age;
+    }
+    uint32_t power = 31U - (uint32_t)__builtin_clz(age);
+    return (power << REUSE_AGE_STEP_BITS) +
+           (age >> (power - REUSE_AGE_STEP_BITS)) % (1U << REUSE_AGE_STEP_BITS);
 }

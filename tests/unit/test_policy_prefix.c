@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "store/policy_fifo.h"
+#include "store/reuse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,6 +161,107 @@ static void test_policy_prefix_drops_the_child_of_what_went(void **state)
     policy_prefix.destroy(&policy);
 }
 
+/* A block that is continued only after many others came still outlives what continues it. */
+static void test_policy_prefix_keeps_what_was_continued_late(void **state)
+{
+    (void)state;
+    struct value chain[3];
+    struct value others[40];
+    test_chain(chain, 3, 60);
+    test_chain(others, 40, 6000);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    policy_prefix.insert(policy, &chain[0]);
+    policy_prefix.insert(policy, &chain[1]);
+    for (unsigned i = 0; i < 40; i++) {
+        policy_prefix.insert(policy, &others[i]);
+    }
+    policy_prefix.insert(policy, &chain[2]);
+    bool after = false;
+    for (const struct value *value; (value = test_evict(&policy_prefix, policy)) != NULL;) {
+        assert_true(value != &chain[1] || after);
+        after = after || value == &chain[2];
+    }
+    assert_true(after);
+    policy_prefix.destroy(&policy);
+}
+
+#define SESSIONS 400U
+
+/* Sessions of a chain of four blocks each; after each an older one comes back, without its last block. */
+static void test_put_sessions(struct policy *policy, struct value (*chains)[4])
+{
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        test_chain(chains[i], 4, 10000 + 10 * i);
+        for (unsigned j = 0; j < 4; j++) {
+            policy_prefix.insert(policy, &chains[i][j]);
+        }
+        unsigned back = (unsigned)test_mix(i) % (i + 1);
+        for (unsigned j = 0; j < 3; j++) {
+            policy_prefix.touch(policy, &chains[back][j]);
+        }
+    }
+}
+
+/* What nothing followed was found never to return: it goes before older blocks. */
+static void test_policy_prefix_drops_leaves_first(void **state)
+{
+    (void)state;
+    static struct value chains[SESSIONS][4];
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    test_put_sessions(policy, chains);
+    for (unsigned i = 0; i < SESSIONS / 4; i++) {
+        const struct value *value = test_evict(&policy_prefix, policy);
+        assert_non_null(value);
+        assert_int_equal((value - &chains[0][0]) % 4, 3);
+    }
+    policy_prefix.destroy(&policy);
+}
+
+static uint32_t test_turn(const struct reuse *reuse, const struct value *value)
+{
+    return reuse_find_note(reuse, value->hash).flags >> REUSE_NOTE_TURN_SHIFT & REUSE_NOTE_TURN_MAX;
+}
+
+/* What continues a chain belongs to it; what begins at a block that many continue is a chain of its own. */
+static void test_policy_prefix_knows_the_turn_of_a_chain(void **state)
+{
+    (void)state;
+    struct value chain[3];
+    struct value others[5];
+    struct value passing[40];
+    struct reuse *reuse = reuse_create(1, 0);
+    assert_non_null(reuse);
+    struct policy *policy = policy_prefix.create(reuse, 0);
+    assert_non_null(policy);
+    test_chain(chain, 3, 60);
+    test_chain(others, 5, 6000);
+    test_chain(passing, 40, 7000);
+    for (unsigned i = 0; i < 2; i++) {
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    for (unsigned turn = 1; turn < 6; turn++) {
+        for (unsigned i = 0; i < 8; i++) {
+            policy_prefix.insert(policy, &passing[8 * (turn - 1) + i]);
+        }
+        others[turn - 1].parent_hash = chain[0].hash;
+        others[turn - 1].flags = VALUE_FLAG_PARENT;
+        for (unsigned i = 0; i < 2; i++) {
+            policy_prefix.touch(policy, &chain[i]);
+        }
+        policy_prefix.insert(policy, &others[turn - 1]);
+        if (turn == 2) {
+            policy_prefix.insert(policy, &chain[2]);
+            assert_int_equal(test_turn(reuse, &chain[2]), 2);
+        }
+    }
+    assert_int_equal(test_turn(reuse, &chain[0]), 3);
+    assert_int_equal(test_turn(reuse, &others[4]), 0);
+    policy_prefix.destroy(&policy);
+    reuse_destroy(&reuse);
+}
+
 static void test_policy_fifo_evicts_what_was_never_read_first(void **state)
 {
     (void)state;
@@ -269,6 +371,9 @@ int main(void)
         cmocka_unit_test(test_policy_prefix_keeps_what_is_dear),
         cmocka_unit_test(test_policy_prefix_drops_the_replaced_state),
         cmocka_unit_test(test_policy_prefix_drops_the_child_of_what_went),
+        cmocka_unit_test(test_policy_prefix_keeps_what_was_continued_late),
+        cmocka_unit_test(test_policy_prefix_drops_leaves_first),
+        cmocka_unit_test(test_policy_prefix_knows_the_turn_of_a_chain),
         cmocka_unit_test(test_policy_fifo_evicts_what_was_never_read_first),
         cmocka_unit_test(test_policies_name_exactly_who_is_inside),
         cmocka_unit_test(test_policies_report_no_memory),
