@@ -72,3 +72,36 @@ void balance_tick(struct reactor *reactor)
         balance_ask(reactor, giver, evicted_bytes / SERVER_PAYLOAD_PAGE_BYTES + 1);
     }
 }
+
+/* The one that holds most beyond what it is to give; of equals the one that is to give least. */
+static uint32_t balance_find_fullest(const struct gather *gather, const uint64_t *left_bytes,
+                                     uint32_t except)
+{
+    uint32_t fullest = except == 0 ? 1 : 0;
+    for (uint32_t i = fullest + 1; i < gather->reactor_count; i++) {
+        bool equal = left_bytes[i] == left_bytes[fullest];
+        bool fuller = equal ? gather->answers[i].number < gather->answers[fullest].number
+                            : left_bytes[i] > left_bytes[fullest];
+        if (i != except && fuller) {
+            fullest = i;
+        }
+    }
+    return fullest;
+}
+
+void balance_divide(const struct reactor *reactor, struct gather *gather, uint32_t page_count,
+                    uint32_t except)
+{
+    uint64_t left_bytes[SERVER_REACTORS_MAX];
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        left_bytes[i] = metric_get(&reactor->server->reactors[i]->metrics.used_bytes);
+        gather->answers[i].number = 0;
+    }
+    for (uint32_t i = 0; i < page_count; i++) {
+        uint32_t giver = balance_find_fullest(gather, left_bytes, except);
+        left_bytes[giver] -= left_bytes[giver] < SERVER_PAYLOAD_PAGE_BYTES
+                                 ? left_bytes[giver]
+                                 : SERVER_PAYLOAD_PAGE_BYTES;
+        gather->answers[giver].number++;
+    }
+}

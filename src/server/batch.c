@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/fault.h"
+#include "server/balance.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/reactor.h"
@@ -234,9 +235,10 @@ void batch_part_done(struct reactor *reactor, struct batch_part *part)
 
 static void reclaim_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
-    if (index != gather->origin) {
+    int64_t page_count = gather->answers[index].number;
+    if (page_count > 0) {
         gather->answers[index].number =
-            shard_reclaim(reactor->shard, (uint32_t)gather->number, &reactor->now);
+            shard_reclaim(reactor->shard, (uint32_t)page_count, &reactor->now);
     }
 }
 
@@ -264,23 +266,33 @@ static uint32_t pages_wanted(const struct op *op)
     return (uint32_t)(length / SERVER_PAYLOAD_PAGE_BYTES + 1);
 }
 
-/* Asks the other shards for pages; they evict if they must. */
-static bool reclaim_start(struct reactor *reactor, const struct op *op)
+/* First those that hold most are asked for what is wanted and no more. When they had nothing to give, each of
+ * the others is asked for its part. */
+static void reclaim_divide(const struct reactor *reactor, struct gather *gather, uint32_t wanted,
+                           bool asks_all)
 {
-    uint32_t others = reactor->server->reactor_count - 1;
-    uint32_t wanted = pages_wanted(op);
+    uint32_t others = gather->reactor_count - 1;
+    balance_divide(reactor, gather, wanted, reactor->index);
+    for (uint32_t i = 0; asks_all && i < gather->reactor_count; i++) {
+        gather->answers[i].number = i == reactor->index ? 0 : (wanted + others - 1) / others;
+    }
+}
+
+/* Asks other shards for pages; they evict if they must. */
+static bool reclaim_start(struct reactor *reactor, const struct op *op, bool asks_all)
+{
     struct gather *gather;
     if (reactor->reclaiming) {
         return true;
     }
-    if (others == 0) {
+    if (reactor->server->reactor_count == 1) {
         return false;
     }
     gather = gather_create(reactor, reclaim_run, reclaim_done);
     if (gather == NULL) {
         return false;
     }
-    gather->number = (wanted + others - 1) / others;
+    reclaim_divide(reactor, gather, pages_wanted(op), asks_all);
     reactor->reclaiming = true;
     metric_add(&reactor->metrics.retries_for_pages, 1);
     (void)gather_start(reactor, gather, NULL);
@@ -343,7 +355,7 @@ static bool part_waits(struct reactor *reactor, struct batch_part *part, const s
         return true;
     }
     if (part->tries >= PAGE_TRIES_MAX || part->rounds >= PAGE_ROUNDS_MAX ||
-        !reclaim_start(reactor, op)) {
+        !reclaim_start(reactor, op, part->tries > 0)) {
         return false;
     }
     part->tries++;

@@ -25,7 +25,7 @@ struct gather_task {
 
 /* What one reactor answered. */
 struct gather_answer {
-    int64_t number;
+    int64_t number;  /* in, where each is asked for something of its own: that */
     int64_t other;   /* negative: out of memory for the text */
     uint64_t cursor; /* the reactor's own: how far it has come, when it is asked several times */
     bool done;       /* likewise: it has nothing more to do */

@@ -161,8 +161,9 @@ struct reactor {
     bool balancing;              /* a shard with older values was asked for pages */
     uint64_t balanced_bytes;     /* evicted by the own shard when it was last looked at */
     int64_t exceeded_us;        /* since when there is more payload than allowed; 0: there is not */
-    bool resizing;              /* all shards were asked for pages that are to go */
+    bool resizing;              /* shards were asked for pages that are to go */
     uint32_t resize_rest_ticks; /* until the first reactor tries again */
+    bool resize_asks_all;       /* those it asked last had nothing to give */
     bool making_room;           /* a stalled part goes on in the next turn */
 
     struct reactor_metrics metrics;

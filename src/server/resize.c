@@ -1,6 +1,7 @@
 #include "server/resize.h"
 
 #include "base/log.h"
+#include "server/balance.h"
 #include "server/conn.h"
 #include "server/gather.h"
 #include "server/reactor.h"
@@ -127,8 +128,11 @@ static int64_t resize_retire(struct reactor *reactor, int64_t page_count)
 /* What it makes free it gives to the kernel itself, before a writer takes it. */
 static void resize_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
-    (void)shard_reclaim(reactor->shard, (uint32_t)gather->number, &reactor->now);
-    gather->answers[index].number = resize_retire(reactor, gather->number);
+    int64_t page_count = gather->answers[index].number;
+    if (page_count > 0 && resize_is_too_big(reactor)) {
+        (void)shard_reclaim(reactor->shard, (uint32_t)page_count, &reactor->now);
+    }
+    gather->answers[index].number = resize_retire(reactor, page_count);
 }
 
 static void resize_done(struct reactor *reactor, struct gather *gather)
@@ -138,8 +142,30 @@ static void resize_done(struct reactor *reactor, struct gather *gather)
         retired_count += gather->answers[i].number;
     }
     reactor->resize_rest_ticks = retired_count > 0 ? 0 : RESIZE_REST_TICKS;
+    reactor->resize_asks_all = retired_count == 0;
     gather_destroy(&gather);
     reactor->resizing = false;
+}
+
+/* How many pages there are too many, or as many as one step takes. */
+static uint32_t resize_missing_count(const struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    uint64_t present_count = pages_present_count(server->payload);
+    uint64_t wanted_count = resize_page_count(server, reactor->settings.maxmemory);
+    uint64_t missing_count = present_count > wanted_count ? present_count - wanted_count : 0;
+    return (uint32_t)(missing_count < RESIZE_SHRINK_PAGES ? missing_count : RESIZE_SHRINK_PAGES);
+}
+
+/* Nothing is evicted beyond what is missing, so the shards are asked for that much together. Where those
+ * that were asked had nothing to give, the others may have: then each is asked for its part. */
+static void resize_divide(const struct reactor *reactor, struct gather *gather)
+{
+    uint32_t missing_count = resize_missing_count(reactor);
+    balance_divide(reactor, gather, missing_count, gather->reactor_count);
+    for (uint32_t i = 0; reactor->resize_asks_all && i < gather->reactor_count; i++) {
+        gather->answers[i].number = missing_count / gather->reactor_count + 1;
+    }
 }
 
 static void resize_ask(struct reactor *reactor)
@@ -148,7 +174,7 @@ static void resize_ask(struct reactor *reactor)
     if (gather == NULL) {
         return; /* the next tick asks again */
     }
-    gather->number = RESIZE_SHRINK_PAGES / gather->reactor_count + 1;
+    resize_divide(reactor, gather);
     reactor->resizing = true;
     (void)gather_start(reactor, gather, NULL);
 }

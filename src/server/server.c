@@ -29,15 +29,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Automatic shares of maxmemory. */
-#define SHARE_DIVISOR    16
-#define BUFFER_BYTES_MIN (16ULL << 20)
-#define STAGING_DIVISOR  8
+/* Automatic shares of maxmemory. A small store gives its buffers more, up to the whole of BUFFER_BYTES_FAIR. */
+#define SHARE_DIVISOR     16
+#define BUFFER_DIVISOR    8
+#define BUFFER_BYTES_FAIR (16ULL << 20)
+#define STAGING_DIVISOR   8
 /* Buckets of the index, 4 to 8 bytes a value, for as many values as the metadata has room for. */
 #define INDEX_DIVISOR     16
 #define STAGING_BYTES_MAX (2ULL << 30)
-/* A reactor with fewer batches would serve hardly anybody at a time. */
-#define BATCHES_MIN 16
+/* A reactor with less would serve hardly anybody at a time: about 1.7 MiB of batches and chunks. */
+#define BATCHES_MIN         8
+#define REACTOR_BUFFERS_MIN (2ULL << 20)
 /* Descriptors the process needs besides one per client. */
 #define DESCRIPTORS_OWN 128
 /* Closing waits for nothing but other reactors' turns. */
@@ -82,8 +84,8 @@ static bool no_room(const struct server *server, const struct shares *shares, ch
     (void)snprintf(
         error, error_capacity,
         "maxmemory %llu leaves no room for payload beside metadata-memory %llu, "
-        "buffer-memory %llu (at least 16 MiB), shm-staging-total %llu and the tables of leases (%llu "
-        "for each of %u reactors, by grants-max): raise maxmemory",
+        "buffer-memory %llu (at least 2 MiB for each reactor), shm-staging-total %llu and the tables of "
+        "leases (%llu for each of %u reactors, by grants-max): raise maxmemory",
         (unsigned long long)server->settings.maxmemory, (unsigned long long)shares->metadata_bytes,
         (unsigned long long)shares->buffer_bytes, (unsigned long long)shares->staging_bytes,
         (unsigned long long)(server->settings.grants_max * GRANT_BYTES), server->reactor_count);
@@ -107,27 +109,42 @@ static uint64_t share_of_staging(const struct settings *settings)
     return share < STAGING_BYTES_MAX ? share : STAGING_BYTES_MAX;
 }
 
-static struct shares divide_memory(const struct settings *settings)
+static uint64_t share_of_buffers(const struct settings *settings, uint32_t reactor_count)
+{
+    uint64_t least = reactor_count * REACTOR_BUFFERS_MIN;
+    uint64_t share = settings->maxmemory / SHARE_DIVISOR;
+    uint64_t fair = settings->maxmemory / BUFFER_DIVISOR;
+    fair = fair < BUFFER_BYTES_FAIR ? fair : BUFFER_BYTES_FAIR;
+    share = share > fair ? share : fair;
+    share = settings->buffer_memory != 0 ? settings->buffer_memory : share;
+    return share > least ? share : least;
+}
+
+static struct shares divide_memory(const struct settings *settings, uint32_t reactor_count)
 {
     uint64_t share = settings->maxmemory / SHARE_DIVISOR;
     uint64_t metadata = settings->metadata_memory != 0 ? settings->metadata_memory : share;
-    uint64_t buffers = settings->buffer_memory != 0 ? settings->buffer_memory : share;
     metadata = metadata < VALUE_MEMORY_BYTES_MAX ? metadata : VALUE_MEMORY_BYTES_MAX;
     metadata = round_down(metadata, SERVER_PAYLOAD_PAGE_BYTES);
     return (struct shares){
         .metadata_bytes = metadata > 0 ? metadata : SERVER_PAYLOAD_PAGE_BYTES,
-        .buffer_bytes = buffers < BUFFER_BYTES_MIN ? BUFFER_BYTES_MIN : buffers,
+        .buffer_bytes = share_of_buffers(settings, reactor_count),
         .staging_bytes = share_of_staging(settings),
     };
 }
 
-/* What connections may hold: a quarter for requests being served, the rest for bytes in and out. */
+/* What connections may hold: a quarter for requests being served, if that is enough, the rest for bytes in
+ * and out. */
 static void divide_buffers(struct server *server, uint64_t buffer_bytes)
 {
     uint64_t each = buffer_bytes / server->reactor_count;
-    uint64_t batches = each / 4 / BATCH_BYTES(server->reactor_count);
+    uint64_t batch_bytes = BATCH_BYTES(server->reactor_count);
+    uint64_t batches = each / 4 / batch_bytes;
     server->batches_max = batches < BATCHES_MIN ? BATCHES_MIN : batches;
-    server->buffer_chunks_max = each / 4 * 3 / sizeof(struct chunk);
+    batch_bytes *= server->batches_max;
+    batch_bytes = batch_bytes > each / 4 ? batch_bytes : each / 4;
+    check(batch_bytes < each);
+    server->buffer_chunks_max = (each - batch_bytes) / sizeof(struct chunk);
 }
 
 /* What small values may make of their share: half of all memory, unless a size was chosen. */
@@ -220,7 +237,7 @@ static uint64_t share_of_queue_pairs(const struct server *server)
 /* Payload gets what is left of maxmemory, the tables of both pools counted. */
 static bool make_memory(struct server *server, char *error, size_t error_capacity)
 {
-    struct shares shares = divide_memory(&server->settings);
+    struct shares shares = divide_memory(&server->settings, server->reactor_count);
     uint64_t page_count;
     if (!make_metadata(server, &shares, error, error_capacity)) {
         return false;

@@ -29,11 +29,6 @@ SMALL = {
 }
 # It needs a server without a password.
 SKIPPED = {"AU05"}
-# ME06 lowers maxmemory to 32 MiB and stores more than the 10 MiB of payload that this leaves here
-# (test_43_full has its like in a larger store). ME05 does the same: several reactors that shrink so far
-# may evict more than they had to.
-OF_ONE_REACTOR = "ME01,ME02,ME05,ME07,ME09"
-OF_SEVERAL_REACTORS = "ME01,ME02,ME07,ME09"
 REACTORS = [2] if kvserver.SANITIZE else [1, 2, 4]
 
 
@@ -59,13 +54,9 @@ def test_cases(start, reactors, area):
     run_cases(start(reactors=reactors), "--area", area)
 
 
-def test_cases_of_memory(start):
-    run_cases(start(reactors=1, **SMALL), "--only", OF_ONE_REACTOR)
-
-
-@pytest.mark.parametrize("reactors", [2, 4])
-def test_cases_of_memory_with_several_reactors(start, reactors):
-    run_cases(start(reactors=reactors, **SMALL), "--only", OF_SEVERAL_REACTORS)
+@pytest.mark.parametrize("reactors", REACTORS)
+def test_cases_of_memory(start, reactors):
+    run_cases(start(reactors=reactors, **SMALL), "--area", "memory")
 
 
 @pytest.mark.parametrize("area", ("auth", "values", "clients"))
