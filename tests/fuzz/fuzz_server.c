@@ -80,11 +80,15 @@ static void open_client(struct world *world, struct client *client)
     client->skip_bytes = 0;
 }
 
-/* Drops bytes from the front of what is held. */
-static void drop(struct client *client, size_t bytes)
+/* Passes over the rest of a long bulk string; returns how much of it was there. */
+static size_t skip(struct client *client, size_t there_bytes)
 {
-    client->held_bytes -= bytes;
-    memmove(client->replies, client->replies + bytes, client->held_bytes);
+    size_t part = there_bytes < client->skip_bytes ? there_bytes : (size_t)client->skip_bytes;
+    client->skip_bytes -= part;
+    if (client->skip_bytes == 0) {
+        (void)reply_reader_bulk_done(&client->reader);
+    }
+    return part;
 }
 
 /* Reads what was answered; it must be RESP. */
@@ -93,32 +97,29 @@ static void read_replies(struct client *client)
     struct iovec piece = {.iov_base = client->replies + client->held_bytes,
                           .iov_len = 2 * (size_t)REPLY_TEXT_BYTES_MAX - client->held_bytes};
     ssize_t got = ring_channel_receive(&client->rings, &piece, 1);
+    size_t at = 0;
     client->held_bytes += got > 0 ? (size_t)got : 0;
-    while (client->held_bytes > 0) {
+    while (at < client->held_bytes) {
         struct reply_token token;
         size_t consumed = 0;
         enum reply_result result;
         if (client->skip_bytes > 0) {
-            size_t part = client->held_bytes < client->skip_bytes ? client->held_bytes
-                                                                  : (size_t)client->skip_bytes;
-            client->skip_bytes -= part;
-            drop(client, part);
-            if (client->skip_bytes == 0) {
-                (void)reply_reader_bulk_done(&client->reader);
-            }
+            at += skip(client, client->held_bytes - at);
             continue;
         }
-        result = reply_reader_advance(&client->reader, client->replies, client->held_bytes, &token,
-                                      &consumed);
+        result = reply_reader_advance(&client->reader, client->replies + at,
+                                      client->held_bytes - at, &token, &consumed);
         check(result != REPLY_BROKEN);
         if (result == REPLY_MORE) {
-            return;
+            break;
         }
         if (token.kind == REPLY_BULK_HEADER) {
             client->skip_bytes = token.count + 2;
         }
-        drop(client, consumed);
+        at += consumed;
     }
+    client->held_bytes -= at;
+    memmove(client->replies, client->replies + at, client->held_bytes);
 }
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -199,6 +200,7 @@ static void open_world(struct world *world)
     settings.huge_pages = false;
     settings.busy_poll_us = 0;
     settings.upload_timeout_ms = 1000000;
+    settings.grants_max = 256; /* each costs time at every start; 256 are reached, too */
     check(server_create(&settings, error, sizeof(error), &world->server) == KVASIR_OK);
     for (uint32_t i = 0; i < CONNS; i++) {
         world->clients[i].reactor = i % 2;
