@@ -283,7 +283,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-clients test-rdma test-vllm fuzz fuzz-all soak coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-clients test-rdma test-vllm test-lmcache fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python connector
 
@@ -323,6 +323,9 @@ test-rdma: all $(RDMA_TEST_PROGRAMS) ## Run what needs RDMA in an emulated machi
 
 test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
 	$(RUN_TESTS) vllm
+
+test-lmcache: all ## Run LMCache's remote back ends (needs make venv-lmcache; else skipped by name).
+	$(RUN_TESTS) lmcache
 
 fuzz: $(if $(FUZZ),$(BUILD)/fuzz/fuzz_$(FUZZ)) ## Fuzz one parser: FUZZ=name FUZZ_SECONDS=30 (clang).
 	@test -n "$(FUZZ)" || { echo "say which: $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=FUZZ=%)"; exit 2; }
@@ -369,7 +372,7 @@ check-deep: ## Check more slowly: clang-tidy and cppcheck.
 
 # ---- running and shipping --------------------------------------------------------------------
 
-.PHONY: deps bench bench-rdma demo wheel venv-vllm install clean help
+.PHONY: deps bench bench-rdma demo wheel venv-vllm venv-lmcache install clean help
 deps: ## Install the system packages that building, testing and checking need.
 	deps/install.sh
 
@@ -387,6 +390,9 @@ wheel: all ## Build the Python wheel with server and library inside.
 
 venv-vllm: ## Install the inference engine that test-vllm and the demo use.
 	utils/venv_vllm.sh
+
+venv-lmcache: ## Install LMCache, over the engine's environment, for test-lmcache.
+	utils/venv_lmcache.sh
 
 INSTALL_SERVER = install -D -m 755 $(SERVER) $(DESTDIR)$(PREFIX)/bin/kvasir-server
 

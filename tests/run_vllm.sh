@@ -25,7 +25,7 @@ if [ ! -f "$build/libkvasir.so.0" ] || [ ! -x "$build/kvasir-server" ]; then
 elif grep -qs -- '-fsanitize=' "$build/flags"; then
     skip_by_name "an instrumented library cannot be loaded by a plain python3" "${all[@]}"
 elif utils/venv_vllm.sh --check; then
-    python=$(utils/venv_vllm.sh --print)
+    python=$(utils/venv_vllm.sh --print)/bin/python
     files=("${all[@]}")
 else
     [ "$suite" = connector ] ||

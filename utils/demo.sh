@@ -110,7 +110,7 @@ engine_pass()
 
 demo_engine()
 {
-    python=$(utils/venv_vllm.sh --print)
+    python=$(utils/venv_vllm.sh --print)/bin/python
     model="${XDG_CACHE_HOME:-$HOME/.cache}/kvasir/demo-model"
     export PYTHONPATH="$PWD/python" KVASIR_LIBRARY="$build/libkvasir.so.0"
     say "4. making a model with random weights (12 layers, no download)"
