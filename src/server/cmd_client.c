@@ -126,17 +126,19 @@ size_t cmd_client_describe(const struct conn *conn, char *line, size_t capacity)
     written = snprintf(
         line, capacity,
         "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=%s db=%u sub=%u psub=%u "
-        "ssub=%u multi=%d qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
+        "ssub=%u multi=%d qbuf=%llu qbuf-free=%zu argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 "
         "oll=%u omem=%llu tot-mem=%llu events=%s cmd=%s user=%.*s redir=-1 resp=%d "
         "lib-name=%s lib-ver=%s tls=%s\n",
         (unsigned long long)conn->id, conn->peer, conn->local, conn->wire.descriptor, conn->name,
         (long long)((now_us - conn->created_us) / 1000000),
         (long long)((now_us - conn->active_us) / 1000000), flags, (unsigned)conn->database,
         counts[PUBSUB_CHANNEL], counts[PUBSUB_PATTERN], counts[PUBSUB_SHARD_CHANNEL],
-        cmd_transaction_queued(conn), input_length(&conn->input),
+        cmd_transaction_queued(conn),
+        (unsigned long long)(input_length(&conn->input) + conn->ahead.length_bytes),
         conn->input.data != NULL ? input_room(&conn->input) : (size_t)0, conn->output.value_count,
         (unsigned long long)conn->output.pending_bytes,
-        (unsigned long long)(sizeof(*conn) + conn->input.capacity_bytes + conn->tls_bytes),
+        (unsigned long long)(sizeof(*conn) + conn->input.capacity_bytes + conn->tls_bytes +
+                             conn->ahead.chunk_count * sizeof(struct chunk)),
         conn->writable ? "r" : "rw", conn->last_command != NULL ? conn->last_command->name : "NULL",
         (int)acl_user_name(conn->user).length_bytes, (const char *)acl_user_name(conn->user).data,
         (int)conn->resp, conn->library_name, conn->library_version,

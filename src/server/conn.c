@@ -25,6 +25,10 @@
 #define SEND_BUDGET_BYTES (4U << 20)
 /* What may wait for a client that has not said its password yet: a few refusals. */
 #define STRANGER_OUTPUT_BYTES_MAX 1024U
+/* What is read ahead of a client that has only paused reading, and when its output counts as standing
+ * still: from then on it may be one that writes all it has before it reads. */
+#define AHEAD_CHUNKS_MOVING 16U
+#define AHEAD_STANDING_US   50000
 
 static void on_ready(void *argument, unsigned events)
 {
@@ -252,14 +256,13 @@ static bool receive_input(struct conn *conn)
 {
     struct iovec piece;
     ssize_t got;
-    if (!conn->readable || !make_room(conn)) {
+    if (!conn_has_bytes(conn) || !make_room(conn)) {
         return false;
     }
     piece.iov_base = conn->input.data + conn->input.end_bytes;
     piece.iov_len = read_length(conn);
-    got = wire_receive(&conn->wire, &piece, 1);
+    got = conn_receive(conn, &piece, 1, piece.iov_len);
     if (got <= 0) {
-        conn->readable = false;
         input_use(&conn->input, 0);
         if (got == 0) {
             conn_close_soon(conn);
@@ -268,20 +271,72 @@ static bool receive_input(struct conn *conn)
         }
         return false;
     }
-    if ((size_t)got < piece.iov_len) {
-        conn->readable = wire_has_ended(&conn->wire);
-    }
     conn->input.end_bytes += (size_t)got;
-    conn_received(conn, (uint64_t)got);
     return true;
 }
 
-void conn_received(struct conn *conn, uint64_t bytes)
+static void spend(struct conn *conn, size_t bytes)
+{
+    conn->budget_bytes -= bytes < conn->budget_bytes ? (uint32_t)bytes : conn->budget_bytes;
+}
+
+static void count_received(struct conn *conn, size_t bytes)
 {
     conn->active_us = conn->reactor->now.mono_us;
     conn->bytes_in += bytes;
     metric_add(&conn->reactor->metrics.bytes_in, bytes);
-    conn->budget_bytes -= bytes < conn->budget_bytes ? (uint32_t)bytes : conn->budget_bytes;
+}
+
+ssize_t conn_receive(struct conn *conn, struct iovec *pieces, size_t count, size_t asked_bytes)
+{
+    ssize_t got;
+    if (UNLIKELY(!read_ahead_is_empty(&conn->ahead))) {
+        got = (ssize_t)read_ahead_take(&conn->ahead, &conn->reactor->chunks, pieces, count);
+        spend(conn, (size_t)got);
+        return got;
+    }
+    got = wire_receive(&conn->wire, pieces, count);
+    if (got <= 0) {
+        conn->readable = false;
+        return got;
+    }
+    if ((size_t)got < asked_bytes) {
+        conn->readable = wire_has_ended(&conn->wire);
+    }
+    count_received(conn, (size_t)got);
+    spend(conn, (size_t)got);
+    return got;
+}
+
+/* No request is begun while output waits, but a client may write all of them before it reads: what it
+ * writes is taken off its hands. */
+static void receive_ahead(struct conn *conn)
+{
+    bool stands = conn->reactor->now.mono_us - conn->blocked_us >= AHEAD_STANDING_US;
+    if (conn->dead || conn->closing) {
+        return;
+    }
+    while (conn->readable && conn->budget_bytes > 0) {
+        bool all = false;
+        ssize_t got = read_ahead_receive(&conn->ahead, &conn->reactor->chunks, &conn->wire,
+                                         stands ? UINT32_MAX : AHEAD_CHUNKS_MOVING, &all);
+        if (got > 0) {
+            conn->readable = !all || wire_has_ended(&conn->wire);
+            count_received(conn, (size_t)got);
+            spend(conn, (size_t)got);
+        } else if (got < 0 && errno == EAGAIN) {
+            conn->readable = false;
+        } else {
+            /* The end is read again in its turn; where there is no room the timer tries again. */
+            if (got < 0 && errno != ENOBUFS) {
+                conn_kill(conn);
+            }
+            return;
+        }
+    }
+    if (conn->readable) {
+        conn_run_later(conn);
+    }
 }
 
 /* ---- going on ---- */
@@ -358,6 +413,9 @@ void conn_advance(struct conn *conn)
         return;
     }
     send_output(conn);
+    if (UNLIKELY(!conn->writable && conn->output.pending_bytes > CONN_OUTPUT_HIGH_BYTES)) {
+        receive_ahead(conn);
+    }
     if (conn->dead) {
         return;
     }
@@ -401,6 +459,23 @@ static bool has_too_much_output(struct conn *conn, const struct output_limits *l
     return true;
 }
 
+static bool stands_too_long(const struct conn *conn)
+{
+    uint64_t limit_ms = conn->reactor->settings.output_timeout_ms;
+    if (conn->blocked_us == 0 ||
+        (conn->reactor->now.mono_us - conn->blocked_us) / 1000 <= (int64_t)limit_ms) {
+        return false;
+    }
+    log_limited(
+        &conn->reactor->log_limit, LOG_WARN,
+        "connection %llu closed: its client has read nothing for output-timeout-ms %llu; %llu "
+        "bytes wait for it, and %llu bytes of its requests were read ahead",
+        (unsigned long long)conn->id, (unsigned long long)limit_ms,
+        (unsigned long long)conn->output.pending_bytes,
+        (unsigned long long)conn->ahead.length_bytes);
+    return true;
+}
+
 /* Nothing is read while transfers are under way, so that the client's end must be looked for. */
 static void tick_transfers(struct conn *conn)
 {
@@ -430,9 +505,7 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
     }
     if (UNLIKELY(conn->handshaking)) {
         conn_tls_tick(conn);
-    } else if ((conn->blocked_us != 0 &&
-                (now_us - conn->blocked_us) / 1000 > (int64_t)settings->output_timeout_ms) ||
-               has_too_much_output(conn, limits)) {
+    } else if (stands_too_long(conn) || has_too_much_output(conn, limits)) {
         metric_add(&conn->reactor->metrics.output_limit_closed, 1);
         conn_kill(conn);
     } else if (conn->paused) {
@@ -443,7 +516,7 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
                 quiet_ms > (int64_t)settings->timeout * 1000)) {
         metric_add(&conn->reactor->metrics.timeout_closed, 1);
         conn_kill(conn);
-    } else if (conn->readable || list_linked(&conn->batch_link)) {
+    } else if (conn_has_bytes(conn) || list_linked(&conn->batch_link)) {
         /* Not at once: what it does may end the connection that is looked at next. */
         conn_run_later(conn);
     }

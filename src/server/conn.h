@@ -11,6 +11,7 @@
 #include "net/input.h"
 #include "net/listener.h"
 #include "net/output.h"
+#include "net/read_ahead.h"
 #include "proto/request_reader.h"
 #include "proto/resp_encode.h"
 #include "server/batch.h"
@@ -58,6 +59,7 @@ struct conn {
     struct wire wire;       /* owned */
     struct loop_watch *watch;
 
+    struct read_ahead ahead; /* what stands behind the input */
     struct input input;
     size_t parsed_bytes; /* of input: belong to requests of the current batch */
     struct request_reader reader;
@@ -131,6 +133,12 @@ static inline void conn_mode_clear(struct conn *conn, uint8_t mode)
 static inline bool conn_listens(const struct conn *conn)
 {
     return (conn->modes & (CONN_MODE_SUBSCRIBED | CONN_MODE_MONITOR)) != 0;
+}
+
+/* Whether reading may give something now. */
+static inline bool conn_has_bytes(const struct conn *conn)
+{
+    return conn->readable || UNLIKELY(!read_ahead_is_empty(&conn->ahead));
 }
 
 /* Takes over an accepted socket (closes it when there is no memory). */

@@ -128,6 +128,7 @@ void conn_bury(struct reactor *reactor)
             free(conn->args);
         }
         input_fini(&conn->input);
+        read_ahead_fini(&conn->ahead, &reactor->chunks);
         list_remove(&conn->dead_link);
         conn->magic = 0;
         free(conn);

@@ -2,11 +2,17 @@
 /* conn_end – what the units of one connection tell each other: bytes that arrived, a turn that is due.
  * Used by the connection's thread. */
 
-#include <stdint.h>
+#include "base/compiler.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 struct conn;
 
-/* bytes came in from the socket: activity, counters, budget of the turn. */
-void conn_received(struct conn *conn, uint64_t bytes);
+/* Like wire_receive, for asked_bytes in all: what was read ahead comes first. Counts, spends the turn's
+ * budget, and knows whether more can be read now. */
+ATTR_MUST_USE ssize_t conn_receive(struct conn *conn, struct iovec *pieces, size_t count,
+                                   size_t asked_bytes);
 /* A runnable connection's turn. */
 void conn_run(struct conn *conn);

@@ -170,7 +170,8 @@ static void tick_conns(struct reactor *reactor, uint64_t uploads_waiting)
     check(output_limits_parse(limits, slice_of_text(reactor->settings.output_limits)));
     list_foreach_safe (cursor, after, &reactor->conns) {
         struct conn *conn = list_entry(cursor, struct conn, link);
-        uint64_t input_bytes = conn->input.data != NULL ? conn->input.capacity_bytes : 0;
+        uint64_t input_bytes = (conn->input.data != NULL ? conn->input.capacity_bytes : 0) +
+                               conn->ahead.chunk_count * sizeof(struct chunk);
         uint64_t output_bytes = conn->output.pending_bytes;
         input_bytes_max = input_bytes > input_bytes_max ? input_bytes : input_bytes_max;
         output_bytes_max = output_bytes > output_bytes_max ? output_bytes : output_bytes_max;
@@ -280,7 +281,7 @@ static bool drain(struct reactor *reactor)
         struct conn *conn = list_entry(cursor, struct conn, link);
         bool busy = (conn->batch != NULL && conn->batch->waiting > 0) ||
                     conn->output.pending_bytes > 0 || conn->upload.state != UPLOAD_NONE ||
-                    conn->readable || list_linked(&conn->batch_link);
+                    conn_has_bytes(conn) || list_linked(&conn->batch_link);
         if (!busy || reactor->closing_all) {
             conn_kill(conn);
         }

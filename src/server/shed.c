@@ -27,7 +27,7 @@ static int64_t standstill_us(const struct conn *conn)
     if (conn->output.first != NULL && conn->blocked_us != 0) {
         return since_us(conn->reactor, conn->blocked_us);
     }
-    if (conn->input.chunk == NULL || conn->readable ||
+    if (conn->input.chunk == NULL || conn_has_bytes(conn) ||
         (conn->batch != NULL && conn->batch->waiting > 0) || list_linked(&conn->run_link) ||
         list_linked(&conn->batch_link) ||
         (conn->upload.state != UPLOAD_NONE && conn->upload.state != UPLOAD_RECEIVING &&

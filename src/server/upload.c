@@ -214,18 +214,14 @@ static bool take_buffered(struct conn *conn)
     return true;
 }
 
-static ssize_t receive(struct conn *conn, struct iovec *pieces, int count)
+static ssize_t receive(struct conn *conn, struct iovec *pieces, int count, size_t asked)
 {
-    ssize_t got = wire_receive(&conn->wire, pieces, (size_t)count);
-    if (got > 0) {
-        conn_received(conn, (uint64_t)got);
-        return got;
-    }
-    conn->readable = false;
-    if (got == 0 || (errno != EAGAIN)) {
+    ssize_t got = conn_receive(conn, pieces, (size_t)count, asked);
+    if (got == 0 || (got < 0 && errno != EAGAIN)) {
         conn_kill(conn);
+        return -1;
     }
-    return -1;
+    return got;
 }
 
 /* Reads into the value, and into the buffer what follows: the end of this request and the header of
@@ -254,12 +250,9 @@ static bool receive_payload(struct conn *conn)
         asked += pieces[count].iov_len;
         count++;
     }
-    got = receive(conn, pieces, count);
+    got = receive(conn, pieces, count, asked);
     if (got < 0) {
         return false;
-    }
-    if ((size_t)got < asked) {
-        conn->readable = wire_has_ended(&conn->wire);
     }
     if ((size_t)got > payload) {
         conn->input.end_bytes += (size_t)got - payload;
@@ -280,7 +273,7 @@ static bool discard_payload(struct conn *conn)
     if (piece.iov_len > upload->left_bytes) {
         piece.iov_len = (size_t)upload->left_bytes;
     }
-    got = receive(conn, &piece, 1);
+    got = receive(conn, &piece, 1, 0);
     if (got < 0) {
         return false;
     }
@@ -295,7 +288,7 @@ bool upload_advance(struct conn *conn)
         return true;
     }
     if (upload->left_bytes > 0) {
-        if (!conn->readable) {
+        if (!conn_has_bytes(conn)) {
             return false;
         }
         return upload->state == UPLOAD_RECEIVING ? receive_payload(conn) : discard_payload(conn);

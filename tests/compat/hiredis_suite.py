@@ -39,11 +39,6 @@ FITTINGS = (
         'i < 500; i++)\n        freeReplyObject(redisCommand(c,"SET mykey:%d foo",i))',
         "throughput asks for the 500 elements of a list",
     ),
-    (
-        'redisAppendCommand(c,"LRANGE mylist 0 499");',
-        'if (i < 1000) redisAppendCommand(c,"LRANGE mylist 0 499"); else num = i;',
-        "of 10000 requests that are all sent before a reply is read, too many wait in the network",
-    ),
     ("LRANGE mylist 0 499", "KEYS mykey:*", "likewise the 500 elements"),
 )
 LIMIT_S = 120

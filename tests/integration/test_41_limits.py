@@ -199,6 +199,62 @@ def test_standstill_does_not_take_all_buffers(start, kind):
     kvserver.wait_until(server.nothing_held, "their pins to come back")
 
 
+PIPELINE_REQUESTS = 10000
+
+
+def write_all_then_read(port, length):
+    """Writes every request before it reads the first reply; the replies must be whole and in order."""
+    with resp.Connection(port, deadline_s=60) as connection:
+        connection.send(
+            b"".join(resp.encode("GET", f"ahead:{i % 100}") for i in range(PIPELINE_REQUESTS))
+        )
+        for i in range(PIPELINE_REQUESTS):
+            assert connection.read() == b"%02d" % (i % 100) * (length // 2)
+
+
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_requests_all_written_before_a_reply_is_read(start, reactors):
+    """Both sides would wait for each other if the server stopped reading while replies wait."""
+    server = start(reactors=reactors, output_timeout_ms=5000, maxmemory="256mb")
+    with server.connect() as connection:
+        for i in range(100):
+            assert connection("SET", f"ahead:{i}", b"%02d" % i * 2500) == "OK"
+        write_all_then_read(server.port, 5000)
+        failures = []
+
+        def client():
+            try:
+                write_all_then_read(server.port, 5000)
+            except (AssertionError, OSError, resp.Closed, resp.Error) as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert connection("DBSIZE") == 100
+
+
+def test_requests_of_one_who_never_reads_stay_bounded(start):
+    """What is read ahead stays within the buffers, evicts nothing, and ends with the connection."""
+    server = start(reactors=1, output_timeout_ms=2000, maxmemory="64mb")
+    with server.connect() as connection:
+        assert connection("SET", "ahead:0", b"x" * 5000) == "OK"
+        silent = resp.Connection(server.port, receive_buffer=4096)
+        silent.socket.settimeout(30)
+        request = resp.encode("GET", "ahead:0") * 1000
+        with pytest.raises((OSError, resp.Closed)):
+            for _ in range(20000):
+                silent.send(request)
+        silent.close()
+        assert "has read nothing for output-timeout-ms 2000" in server.log()
+        assert "of its requests were read ahead" in server.log()
+        assert b"evicted_keys:0\r\n" in connection("INFO", "stats")
+        assert connection("GET", "ahead:0") == b"x" * 5000
+
+
 def test_slow_reader_gets_everything(start):
     server = start(reactors=2)
     payload = random.Random(3).randbytes(300000)
