@@ -30,6 +30,7 @@ from .errors import (
     TooSmall,
     Unsupported,
 )
+from .events import Event, Events
 from .request import Request
 from .view import View
 
@@ -41,6 +42,8 @@ __all__ = [
     "Corrupt",
     "Denied",
     "Error",
+    "Event",
+    "Events",
     "Expired",
     "ForkedClient",
     "Invalid",

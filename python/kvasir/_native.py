@@ -121,6 +121,19 @@ class StatRecord(ctypes.Structure):
     ]
 
 
+class EventRecord(ctypes.Structure):
+    _fields_ = [
+        ("number", c_uint64),
+        ("kind", c_int),
+        ("database", c_uint32),
+        ("shard", c_uint32),
+        ("key", c_void_p),
+        ("key_length_bytes", c_size_t),
+        ("length_bytes", c_size_t),
+        ("tier", c_char * 16),
+    ]
+
+
 COUNTER_NAMES = (
     "calls",
     "round_trips",
@@ -167,6 +180,7 @@ LAYOUTS: tuple[tuple[str, type[ctypes.Structure], int], ...] = (
     ("kvasir_put_options", PutOptions, 48),
     ("kvasir_submit_options", SubmitOptions, 24),
     ("kvasir_stat", StatRecord, 104),
+    ("kvasir_key_event", EventRecord, 64),
     ("kvasir_counters", CountersRecord, 8 * len(COUNTER_NAMES)),
     ("kvasir_server_info", ServerInfoRecord, 104),
 )
@@ -209,6 +223,18 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any], bool]] = {
     "kvasir_request_user_data": (c_void_p, [c_void_p], False),
     "kvasir_request_match_count": (c_size_t, [c_void_p], False),
     "kvasir_request_free": (None, [c_void_p, POINTER(c_void_p)], True),
+    "kvasir_events_open": (
+        c_int,
+        [c_void_p, c_uint64, c_uint32, c_uint32, POINTER(c_void_p)],
+        True,
+    ),
+    "kvasir_events_poll": (
+        c_int,
+        [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_size_t)],
+        True,
+    ),
+    "kvasir_events_number": (c_uint64, [c_void_p], False),
+    "kvasir_events_close": (None, [POINTER(c_void_p)], False),
     "kvasir_counters": (None, [c_void_p, POINTER(CountersRecord)], False),
     "kvasir_server_info": (None, [c_void_p, POINTER(ServerInfoRecord)], False),
     "kvasir_register": (c_int, [c_void_p, c_void_p, c_size_t], True),

@@ -30,6 +30,7 @@ from ._native import (
     library,
 )
 from .errors import Status
+from .events import Events
 from .request import Flight, Request, poll_locked
 from .view import View
 
@@ -711,6 +712,44 @@ class Client:
                 poll_locked(handle, 10)
             finally:
                 handle.leave()
+
+    # ---- events ----------------------------------------------------------------------------
+
+    def events(
+        self,
+        since: int | None = None,
+        *,
+        count_max: int = 1000,
+        interval: float = 0.01,
+        timeout: float | None = None,
+    ) -> Events:
+        """What happens to keys, one :class:`Event` after the other: for who mirrors what a store
+        holds, as a router does that sends a prompt to where most of its prefix is.
+
+        >>> held = {}
+        >>> events = client.events()    # then learn what is there already, then:
+        >>> while True:
+        ...     try:
+        ...         for event in events:
+        ...             if event.kind == "sealed":
+        ...                 held[event.key] = event.shard
+        ...             elif event.kind == "flushed":
+        ...                 held = {k: s for k, s in held.items() if s != event.shard}
+        ...             else:
+        ...                 held.pop(event.key, None)
+        ...     except kvasir.Overrun:
+        ...         held.clear()        # some were missed: learn anew what is there
+
+        ``since`` None: from now on; 0: with all that the server still has; else the ``number`` of
+        an event, or of a subscription, behind which to go on. An iterator asks for up to
+        ``count_max`` events (10000 at most) every ``interval`` seconds; ``poll`` asks at once. Each
+        time it takes its turn on this client, with ``timeout`` as the deadline.
+
+        Events of keys that the user may not read are left out. The server keeps the latest (its
+        option ``events-backlog``), from when somebody first asks: who falls behind, or comes back
+        to a server that was started anew, gets :class:`Overrun`. Raises Denied, Timeout, Closed.
+        """
+        return Events(self._handle, since, count_max, interval, timeout)
 
     # ---- facts -----------------------------------------------------------------------------
 

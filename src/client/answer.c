@@ -4,6 +4,7 @@
 #include "client/answer_stat.h"
 #include "client/borrow.h"
 #include "client/client_impl.h"
+#include "client/event_list.h"
 #include "client/opening.h"
 #include "client/view.h"
 #include "proto/status_code.h"
@@ -388,6 +389,9 @@ static void take_error(struct link *link, struct link_command *command,
         return; /* a release or an abort that came too late, or withdrawn */
     }
     explain_error(link, token->text);
+    if (command->kind == LINK_EVENTS) {
+        status = event_list_error(request->events, status, token->text);
+    }
     uint32_t index = command->first;
     for (uint32_t i = 0; i < command->count; i++) {
         uint32_t next = request->work[index].next;
@@ -419,6 +423,8 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
         return take_delete(command, token);
     case LINK_STAT:
         return answer_stat_token(link, command, token);
+    case LINK_EVENTS:
+        return event_list_token(link, command, token);
     case LINK_LEASE:
         return borrow_lease_token(link, command, token, now_us);
     case LINK_RESERVE:

@@ -247,6 +247,8 @@ enum kvasir_status job_create(struct kvasir_client *client, const struct job_spe
     request->user_data = spec->user_data;
     request->stats = spec->stats;
     request->views = spec->views;
+    request->events = spec->events;
+    request->since = spec->since;
     if (spec->put != NULL) {
         request->put = *spec->put;
     }

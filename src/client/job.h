@@ -9,6 +9,8 @@
 
 #include <kvasir/client.h>
 
+struct event_list;
+
 #define JOB_MAGIC 0x4b565251U
 #define JOB_NONE  UINT32_MAX
 /* Items of one request; a caller with more makes several requests. */
@@ -23,6 +25,7 @@ enum job_call {
     JOB_MATCH = KVASIR_CALL_MATCH,
     JOB_VIEW,
     JOB_STAT,
+    JOB_EVENTS, /* one item, without a key */
 };
 
 /* What an item waits for. */
@@ -70,6 +73,8 @@ struct kvasir_request {
     void *user_data;
     struct kvasir_stat *stats;  /* JOB_STAT: borrowed, one per item */
     struct kvasir_view **views; /* JOB_VIEW: borrowed, one per item */
+    struct event_list *events;  /* JOB_EVENTS: borrowed */
+    uint64_t since;             /* likewise: KVASIR_EVENTS_NOW, or the number of an event */
     struct job_item *work;      /* in the request's own block */
     struct job_queue *queues;   /* one per link, in the same block */
 };
@@ -84,6 +89,8 @@ struct job_spec {
     void *user_data;
     struct kvasir_stat *stats;
     struct kvasir_view **views;
+    struct event_list *events;
+    uint64_t since;
 };
 
 /* Routes every item to its link and makes the request active. KVASIR_OK; KVASIR_AGAIN: too many in

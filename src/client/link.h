@@ -46,6 +46,7 @@ enum link_command_kind {
     LINK_MATCH,
     LINK_DELETE,
     LINK_STAT,
+    LINK_EVENTS,
     LINK_LEASE,
     LINK_RESERVE,
     LINK_COMMIT,

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "client/client_impl.h"
 #include "client/digest.h"
+#include "client/event_list.h"
 #include "proto/resp_encode.h"
 
 /* Payload expected or under way by one socket; keeps a fast network busy for a round trip. */
@@ -371,6 +372,26 @@ static bool add_get(struct link *link, struct kvasir_request *request)
     return add_single(link, request, "KV.GET", LINK_GET, weight);
 }
 
+static bool add_events(struct link *link, struct kvasir_request *request)
+{
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES, PIPELINE_SINGLE_ENTRIES)) {
+        return false;
+    }
+    uint32_t index = job_take(request, link->index);
+    outbox_add_array(&link->outbox, 5);
+    outbox_add_text(&link->outbox, "KV.EVENTS");
+    outbox_add_text(&link->outbox, "SINCE");
+    if (request->since == KVASIR_EVENTS_NOW) {
+        outbox_add_text(&link->outbox, "$");
+    } else {
+        outbox_add_number(&link->outbox, request->since);
+    }
+    outbox_add_text(&link->outbox, "COUNT");
+    outbox_add_number(&link->outbox, event_list_capacity(request->events));
+    (void)push(link, LINK_EVENTS, request, index, 1);
+    return true;
+}
+
 /* ---- commands on many keys ----------------------------------------------------------------- */
 
 static bool wants_lease(const struct link *link, const struct kvasir_request *request,
@@ -540,6 +561,8 @@ static bool add_next(struct link *link, struct kvasir_request *request, int64_t 
         return add_single(link, request, "DEL", LINK_DELETE, 0);
     case JOB_STAT:
         return add_single(link, request, "KV.STAT", LINK_STAT, 0);
+    case JOB_EVENTS:
+        return add_events(link, request);
     }
     unreachable();
 }

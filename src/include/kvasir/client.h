@@ -22,6 +22,7 @@ extern "C" {
 struct kvasir_client;
 struct kvasir_request;
 struct kvasir_view;
+struct kvasir_events;
 
 /* The way a value's bytes travelled. */
 enum kvasir_path {
@@ -278,6 +279,60 @@ KVASIR_API size_t kvasir_request_match_count(const struct kvasir_request *reques
  * its buffers are the caller's again); sets *request_p to NULL. */
 KVASIR_API void kvasir_request_free(struct kvasir_client *client,
                                     struct kvasir_request **request_p);
+
+/* ---- events: what happens to keys ---------------------------------------------------------
+ *
+ * For who mirrors what a store holds, as a router does that sends a prompt to the engine or the host
+ * where most of its prefix is. Events of all keys that the user may read, in one order; the numbers grow
+ * and have gaps. The server keeps the latest (its option events-backlog) from when somebody first asks,
+ * so that nothing is lost to who polls often enough, and who does not is told that he lost something.
+ *
+ * To begin: open with KVASIR_EVENTS_NOW, then learn what is there (kvasir_exists_batch), then poll. Events
+ * of the meantime come again, which does no harm: the last event of a key says whether it is there. */
+
+enum kvasir_key_event_kind {
+    KVASIR_KEY_OTHER = 0,   /* of a server that is newer than the library */
+    KVASIR_KEY_SEALED = 1,  /* the key has this value now, whatever it had before */
+    KVASIR_KEY_EVICTED = 2, /* from here on the key is gone: its value made room for others */
+    KVASIR_KEY_DELETED = 3,
+    KVASIR_KEY_EXPIRED = 4,
+    KVASIR_KEY_FLUSHED = 5, /* no key is named: gone are all of this database and shard */
+};
+
+struct kvasir_key_event {
+    uint64_t number;
+    enum kvasir_key_event_kind kind;
+    uint32_t database;
+    uint32_t shard;  /* of the key; it stays in it as long as the server runs */
+    const void *key; /* binary; valid as long as the list */
+    size_t key_length_bytes;
+    size_t length_bytes; /* of the value */
+    char tier[16];
+};
+
+/* Where a subscription begins, besides a number that kvasir_events_number returned. */
+#define KVASIR_EVENTS_OLDEST 0          /* with all that is still there */
+#define KVASIR_EVENTS_NOW    UINT64_MAX /* with what happens after kvasir_events_open */
+
+/* count_max: events of one poll, up to 10000; 0: 1000. Asks the server only for KVASIR_EVENTS_NOW.
+ * KVASIR_OK; KVASIR_INVALID, KVASIR_NO_MEMORY, KVASIR_DENIED and the connection's failures. Nothing of it
+ * is at the server: the number is all it takes to go on, also on another client. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_events_open(struct kvasir_client *client,
+                                                                 uint64_t since, uint32_t count_max,
+                                                                 uint32_t timeout_ms,
+                                                                 struct kvasir_events **events_p);
+/* What happened since the last poll, at once: *count_p may be 0, and with count_max there may be more.
+ * The list is valid until the next poll or close. KVASIR_OK; KVASIR_OVERRUN: events were lost, and the
+ * next poll goes on with what happens from now on: learn anew what is there; KVASIR_DENIED and the connection's failures,
+ * after which the next poll asks for the same events again. A server that was started anew answers
+ * KVASIR_OVERRUN. */
+KVASIR_API KVASIR_MUST_USE enum kvasir_status
+kvasir_events_poll(struct kvasir_events *events, uint32_t timeout_ms,
+                   const struct kvasir_key_event **list_p, size_t *count_p);
+/* The number that is reached. */
+KVASIR_API uint64_t kvasir_events_number(const struct kvasir_events *events);
+/* Before or after kvasir_close; sets *events_p to NULL. NULL and pointer to NULL are fine. */
+KVASIR_API void kvasir_events_close(struct kvasir_events **events_p);
 
 /* ---- facts ------------------------------------------------------------------------------- */
 
