@@ -53,7 +53,7 @@ void cmd_loan_plan_lease(struct conn *conn, struct request *request)
     for (uint32_t count = 0;
          i < request->arg_count && batch_op_room(conn->batch) > 0 && count < LOANS_PER_ROUND;
          count++) {
-        (void)batch_add_op(conn->batch, request, OP_GET, request->args[i++]);
+        batch_add_op(conn->batch, request, OP_GET, request->args[i++])->flags |= OP_READ_LENT;
     }
     lend_note(conn, request);
     request->more = i < request->arg_count;

@@ -1,7 +1,7 @@
 #pragma once
 /* fabric – the transport that a module brought, as this server uses it: one device, and the payload
  * memory registered with it, without a right for any peer. Made by main before the reactors start and
- * ended after them; in between read-only but for one flag. Owns the domain and the registration; borrows
+ * ended after them; in between read-only but for two flags. Owns the domain and the registration; borrows
  * the module. */
 
 #include "base/compiler.h"
@@ -25,6 +25,8 @@ struct fabric {
     uint32_t mtu_bytes;                     /* asked for; 0: the device's */
     int gid_index;                          /* asked for, or KVASIR_GID_INDEX_AUTO */
     struct metric gone; /* 1: the device was taken away; set by reactor 0, read by all */
+    struct metric
+        lends; /* 1: some connection was ever opened to drive by itself; set and read by all */
 };
 
 /* Opens the device that the settings name, or the first whose port is up. NULL: there is no transport,

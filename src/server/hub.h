@@ -36,6 +36,12 @@ void hub_advance(struct reactor *reactor);
 /* Arms the descriptor; false: there is something already. */
 ATTR_MUST_USE bool hub_sleep(struct hub *hub);
 
+/* Whether the server may have lent something to clients that drive by themselves. */
+static inline bool hub_lends(const struct hub *hub)
+{
+    return hub->fabric != NULL && metric_get(&hub->fabric->lends) != 0;
+}
+
 static inline bool hub_has_work(const struct hub *hub)
 {
     return hub->out_count > 0 || hub->ready;

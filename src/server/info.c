@@ -169,10 +169,8 @@ static void section_server(struct info_writer *writer)
     const struct server *server = writer->conn->reactor->server;
     const struct moment *now = &writer->conn->reactor->now;
     int64_t up_s = (now->mono_us - server->start_mono_us) / 1000000;
-    struct utsname machine;
-    if (uname(&machine) != 0) {
-        memset(&machine, 0, sizeof(machine));
-    }
+    struct utsname machine = {0};
+    (void)uname(&machine); /* fails into empty words */
     info_line(writer, "redis_version:%s", SERVER_REDIS_VERSION);
     info_line(writer, "redis_git_sha1:00000000");
     info_line(writer, "redis_git_dirty:0");
@@ -402,6 +400,7 @@ static void section_stats_own(struct info_writer *writer)
     info_number(writer, "rdma_completions", COUNTED(totals, rdma_completions));
     info_number(writer, "rdma_lent_bytes", COUNTED(totals, rdma_lent_bytes));
     info_number(writer, "rdma_loans_expired", COUNTED(totals, rdma_loans_expired));
+    info_number(writer, "rdma_loans_recalled", COUNTED(totals, rdma_loans_recalled));
     info_number(writer, "values", totals->facts.values);
     info_number(writer, "orphan_values", totals->facts.orphans);
     info_number(writer, "reserved_values", totals->facts.reserved);

@@ -16,6 +16,8 @@ void lend_note(struct conn *conn, struct request *request)
     check(conn->batch->transfer_count == 0);
     conn->batch->transfer_count = 1;
     conn->batch->lending = request;
+    conn->remote->loans.missed.count = 0;
+    conn->remote->loans.missed.all = false;
     request->transfer_result = KVASIR_OK;
 }
 
@@ -25,18 +27,29 @@ static bool is_write(const struct request *request)
            request->command->id == COMMAND_KV_COMMIT || request->command->id == COMMAND_KV_ABORT;
 }
 
+/* The key died while other ops of the round were under way. */
+static bool is_recalled(const struct conn *conn, uint32_t shard, const struct op *op)
+{
+    return op->kind == OP_GET && recall_list_names(&conn->remote->loans.missed, shard, op->value);
+}
+
 /* One loan for each value that the ops brought. */
 static void begin_loans(struct conn *conn, struct request *request)
 {
     struct batch *batch = conn->batch;
     for (uint32_t i = 0; i < request->op_count; i++) {
         struct op *op = batch_op(batch, request, i);
+        uint32_t shard = batch->ops[request->op_first + i].shard;
         struct loan *loan;
         op->grant_id = 0;
         if (op->status != KVASIR_OK || op->value == NULL) {
             continue;
         }
-        loan = loan_create(conn, batch->ops[request->op_first + i].shard, op, is_write(request));
+        if (is_recalled(conn, shard, op)) {
+            op->status = KVASIR_NOT_FOUND; /* its pin goes back with the batch's other results */
+            continue;
+        }
+        loan = loan_create(conn, shard, op, is_write(request));
         if (loan != NULL) {
             op->grant_id = loan->id;
             loan->put = op->put;

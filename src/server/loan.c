@@ -180,6 +180,10 @@ static void post_one(struct loan *loan)
     struct remote *remote = loan->conn->remote;
     bool bind = loan->state == LOAN_NEW;
     enum kvasir_status status = KVASIR_CLOSED;
+    if (bind && loan->recalled) {
+        over(loan);
+        return;
+    }
     if (loan->grant_count == 0 && bind) {
         given_out(loan); /* an empty value: there is nothing to reach */
         return;
@@ -238,11 +242,15 @@ void loan_event(struct loan *loan, enum kvasir_status status)
     check(loan_is_under_way(loan));
     remote->loans.job_count--;
     remote->transfers.moved_us = conn->reactor->now.mono_us;
-    if (loan->state == LOAN_BINDING && status == KVASIR_OK && !remote_is_broken(remote)) {
-        given_out(loan);
-    } else {
-        loan->status = loan->state == LOAN_BINDING ? KVASIR_IO : KVASIR_OK;
+    if (loan->state == LOAN_REVOKING) {
         over(loan);
+    } else if (status != KVASIR_OK || remote_is_broken(remote)) {
+        loan->status = KVASIR_IO;
+        over(loan);
+    } else if (loan->recalled) {
+        loan->state = LOAN_DUE;
+    } else {
+        given_out(loan);
     }
     loan_post(conn);
     wake(conn);
@@ -257,6 +265,41 @@ void loan_end_all(struct conn *conn)
             loan_free(&loan);
         }
     }
+}
+
+/* Nobody has been told its keys yet, and nobody will be. */
+static void recall_early(struct loan *loan)
+{
+    loan->recalled = true;
+    loan->status = KVASIR_NOT_FOUND;
+}
+
+void loan_recall(struct conn *conn, uint32_t shard, const struct recall_list *list)
+{
+    struct loans *loans = &conn->remote->loans;
+    const struct batch *batch = conn->batch;
+    list_foreach (cursor, &loans->list) {
+        struct loan *loan = list_entry(cursor, struct loan, link);
+        bool early = loan->state == LOAN_NEW || loan->state == LOAN_BINDING;
+        if (loan->writes || loan->recalled || loan->shard != shard || loan->value == NULL ||
+            (!early && loan->state != LOAN_OUT) || !recall_list_names(list, shard, loan->value)) {
+            continue;
+        }
+        if (early) {
+            recall_early(loan);
+        } else {
+            loan->state = LOAN_DUE;
+        }
+        metric_add(&conn->reactor->metrics.rdma_loans_recalled, 1);
+    }
+    if (batch != NULL && batch->lending != NULL && batch->stage == TRANSFER_STAGE_OPS) {
+        for (uint32_t i = 0; i < list->count; i++) {
+            recall_list_add(&loans->missed, list->recalls[i]);
+        }
+        loans->missed.all = loans->missed.all || list->all;
+    }
+    loan_post(conn);
+    wake(conn);
 }
 
 void loan_tick(struct conn *conn)

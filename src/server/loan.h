@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "store/op.h"
+#include "store/recall.h"
 
 #include <kvasir/transport.h>
 
@@ -34,6 +35,7 @@ struct loan {
     uint8_t state; /* enum loan_state */
     bool wanted;   /* the connection's batch waits for it, and frees it or gives it out */
     bool writes;   /* of a reserved value */
+    bool recalled; /* its key died before its windows were bound: they are revoked at once */
     enum kvasir_status status; /* KVASIR_OK, or why it could not be made */
     struct list link;          /* of the remote */
     struct conn *conn;         /* borrowed: it outlives what is under way */
@@ -55,6 +57,8 @@ struct loans {
     uint32_t count;
     uint32_t job_count;    /* under way */
     uint32_t wanted_count; /* the batch waits for so many */
+    /* What was recalled while a batch was finding values to lend: they are not lent any more. */
+    struct recall_list missed;
 };
 
 static inline bool loan_is_under_way(const struct loan *loan)
@@ -82,5 +86,7 @@ void loan_free(struct loan **loan_p);
 void loan_end_all(struct conn *conn);
 /* The connection ends, no job is under way. */
 void loan_fini(struct conn *conn);
+/* Keys died: revokes at once what is lent of their values, and has the batch not lend what it is about to. */
+void loan_recall(struct conn *conn, uint32_t shard, const struct recall_list *list);
 /* Revokes what is past its time. */
 void loan_tick(struct conn *conn);

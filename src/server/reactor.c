@@ -13,6 +13,7 @@
 #include "server/cores.h"
 #include "server/events.h"
 #include "server/key_notice.h"
+#include "server/loan_recall.h"
 #include "server/output_limit.h"
 #include "server/pin_mail.h"
 #include "server/published.h"
@@ -148,6 +149,7 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->rdma_completions,
         &metrics->rdma_failed,
         &metrics->rdma_loans_expired,
+        &metrics->rdma_loans_recalled,
         &metrics->expire_us,
         &metrics->expire_cut_short,
         &metrics->exceeded_us,
@@ -405,6 +407,9 @@ void reactor_turn(struct reactor *reactor, bool may_wait)
     }
     if (UNLIKELY(reactor->notices_kept)) {
         key_notice_collect(reactor);
+    }
+    if (UNLIKELY(hub_lends(&reactor->hub))) {
+        loan_recall_collect(reactor);
     }
     if (UNLIKELY(!feed_is_empty(&reactor->feed))) {
         feed_flush(reactor);

@@ -92,7 +92,7 @@ struct reactor_metrics {
     struct metric tls_clients, tls_bytes, tls_handshakes, tls_handshake_failures;
     struct metric rdma_clients, rdma_puts, rdma_gets, rdma_in_bytes, rdma_out_bytes, rdma_failed;
     struct metric rdma_work_requests, rdma_completions;
-    struct metric rdma_lent_bytes, rdma_loans_expired;
+    struct metric rdma_lent_bytes, rdma_loans_expired, rdma_loans_recalled;
     struct metric paused_clients;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
@@ -175,6 +175,8 @@ struct reactor {
     struct latency latency;
     struct pubsub pubsub;
     struct feed feed;
+    struct recall_list recalls;           /* of the own shard, while all reactors are told */
+    bool recalling;                       /* they are */
     struct notice_classes notice_classes; /* as the setting says */
     bool notices_kept;                    /* the shard notes what is done to keys */
     struct pause pause;

@@ -67,6 +67,9 @@ enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_addre
         return KVASIR_NO_MEMORY;
     }
     loan_init(&conn->remote->loans, lends);
+    if (lends) {
+        metric_set(&conn->reactor->hub.fabric->lends, 1);
+    }
     metric_add(&conn->reactor->metrics.rdma_clients, 1);
     status = make_link(conn, client, local_p, said);
     if (status != KVASIR_OK) {

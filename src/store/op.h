@@ -59,6 +59,8 @@ enum op_kind {
 #define OP_READ_EXPIRE   128U /* GETEX: set expires_at_ms (0: persist) */
 /* Flag of OP_REMOVE. */
 #define OP_REMOVE_SAME 256U /* only while the key's value is same: else KVASIR_NOT_FOUND */
+/* Flag of OP_GET. */
+#define OP_READ_LENT 512U /* peers will reach the bytes: the end of the key is told, see recall.h */
 
 enum op_expire_rule {
     OP_EXPIRE_ALWAYS,

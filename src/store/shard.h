@@ -46,6 +46,7 @@
 #include "store/notice.h"
 #include "store/op.h"
 #include "store/policy.h"
+#include "store/recall.h"
 #include "store/tenant.h"
 #include "store/watch.h"
 
@@ -120,6 +121,11 @@ ATTR_MUST_USE bool shard_events_keep(struct shard *shard, uint64_t capacity_byte
 void shard_notices_want(struct shard *shard, uint32_t classes);
 /* Visits the notices since the last time. True: some were lost. */
 bool shard_notices_take(struct shard *shard, notice_visit_fn *visit, void *argument);
+
+/* What was lent and is to be taken back, since the last time. Deleted, flushed, evicted or expired keys' values are
+ * told when something pins them, overwritten ones are not. */
+bool shard_recalls_pending(const struct shard *shard);
+void shard_recalls_take(struct shard *shard, struct recall_list *list_p);
 
 /* Which events: those behind a number that came before until_us. */
 struct shard_events_query {

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "store/shard_event.h"
 #include "store/shard_impl.h"
+#include "store/shard_recall.h"
 #include "store/shard_tenant.h"
 #include "store/shard_watch.h"
 
@@ -127,8 +128,8 @@ void shard_hold_expired(struct shard *shard, bool held)
 
 static void shard_expire_flush_space(struct shard *shard, struct shard_space *space)
 {
-    if (space->key_count == 0) {
-        return;
+    if (space->key_count == 0 && !shard->lends) {
+        return; /* what is lent may be of keys that are gone: it gets an epoch that is over */
     }
     while (space->flushes_behind >= SHARD_FLUSHES_BEHIND_MAX) {
         (void)shard_expire_bucket(shard);
@@ -140,7 +141,7 @@ static void shard_expire_flush_space(struct shard *shard, struct shard_space *sp
     space->expiring_count = 0;
     space->expires_sum_s = 0;
     space->epoch++;
-    space->flushes_behind++;
+    space->flushes_behind += space->backlog_count > 0;
 }
 
 void shard_flush(struct shard *shard, uint8_t database)
@@ -151,6 +152,7 @@ void shard_flush(struct shard *shard, uint8_t database)
             shard_watch_flush(shard, (uint8_t)i);
             shard_event_flush(shard, (uint8_t)i);
             shard_expire_flush_space(shard, &shard->spaces[i]);
+            shard_recall_flush(shard, (uint8_t)i);
         }
     }
 }

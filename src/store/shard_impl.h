@@ -1,10 +1,9 @@
 #pragma once
 /* shard_impl – the insides of a shard, for its own files: shard.c (life, dispatch, scans, counts),
  * shard_value.c (a value's states), shard_evict.c (who goes), shard_room.c (how room is made),
- * shard_move.c (moving values out of sparse pages), shard_pin.c (pins, leases,
- * grants), shard_put.c, shard_read.c, shard_edit.c, shard_build.c, shard_bits.c (the kinds of op),
- * shard_expire.c (background), shard_watch.c (watched keys), shard_event.h (what others are told),
- * shard_kinds.h (what each kind of op does). */
+ * shard_move.c (moving values), shard_pin.c (pins, leases, grants), shard_put.c, shard_read.c,
+ * shard_edit.c, shard_build.c, shard_bits.c (the kinds of op), shard_expire.c (background),
+ * shard_watch.c, shard_recall.c, shard_event.h (what others are told), shard_kinds.h. */
 
 #include "mem/layout.h"
 #include "store/grant.h"
@@ -86,7 +85,8 @@ struct shard {
     uint64_t events_asked_bytes;
     int64_t events_read_us;
     struct notice_queue notices;
-    bool tells; /* events or notices are kept */
+    struct recall_list recalls;
+    bool tells, lends; /* events or notices are kept; something was ever handed out to be lent */
     uint32_t watch_count;
     struct list watches[SHARD_WATCH_BUCKETS]; /* linked are struct watch, by hash */
     char scratch[SHARD_SCRATCH_BYTES];

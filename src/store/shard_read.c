@@ -69,6 +69,10 @@ void shard_read_get(struct shard *shard, struct op *op)
         return;
     }
     op->value = shard_pin_take(value);
+    if ((op->flags & OP_READ_LENT) != 0) {
+        value->lent = 1;
+        shard->lends = true;
+    }
     int64_t expires_at_ms = value->expires_at_ms;
     shard_read_change(shard, op, value);
     op->expires_at_ms = expires_at_ms;

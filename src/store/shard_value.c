@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "store/shard_event.h"
 #include "store/shard_impl.h"
+#include "store/shard_recall.h"
 #include "store/shard_tenant.h"
 #include "store/shard_watch.h"
 
@@ -244,6 +245,9 @@ void shard_value_unlink(struct shard *shard, struct value *value, enum event_kin
     index_remove(&shard->index, value);
     shard_value_delist(shard, value);
     if (value->pins > 0) {
+        if (why != EVENT_NONE) {
+            shard_recall_note(shard, value);
+        }
         value->state = VALUE_ORPHAN;
         value_list_push_back(&shard->detached, value);
         shard->orphan_count++;

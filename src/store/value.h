@@ -57,7 +57,8 @@ struct value {
         uint32_t pin_slot;        /* VALUE_PIN_HARD: the grant that holds it and its deadline */
     };
     uint32_t pins;            /* sends, fills and leases that still need the bytes */
-    uint32_t generation : 27; /* of the key, grows at each overwrite */
+    uint32_t generation : 26; /* of the key, grows at each overwrite */
+    uint32_t lent : 1;        /* was handed out to be lent (OP_READ_LENT), and may be so still */
     uint32_t tenant : 5;      /* row of the tenant whose quota it counts against; 0: none */
     uint32_t touched_s;       /* shard clock in seconds at the last access (OBJECT IDLETIME) */
     uint32_t policy_stamp;    /* the policy's own: when it was last read, by the policy's clock */
@@ -82,7 +83,7 @@ _Static_assert(VALUE_FIELDS_BYTES <= 112, "metadata per value is a promise");
 #define VALUE_KEY_BYTES_MAX 65000U
 
 /* Generations go round. */
-#define VALUE_GENERATION_MAX ((1U << 27) - 1)
+#define VALUE_GENERATION_MAX ((1U << 26) - 1)
 
 static inline struct slice value_key(const struct value *value)
 {

@@ -48,6 +48,10 @@ def payload_of(length, seed=0):
     return random.Random(length * 31 + seed).randbytes(length)
 
 
+def expect_revoked(client, pieces):
+    kvserver.wait_until(lambda: client.memory.read(pieces) is None, "the key to be revoked")
+
+
 def nothing_lent(server):
     info = server.info()
     return info["rdma_lent_bytes"] == 0 and info["uploads_under_way_bytes"] == 0
@@ -100,13 +104,12 @@ def test_a_lease_in_a_pipeline(client):
     assert replies[4:] == [1, 2, "PONG"]
 
 
-@pytest.mark.parametrize("way", ("DEL", "SET", "FLUSHALL"))
-def test_leased_bytes_stay_when_the_key_goes(server, client, way):
+def test_leased_bytes_stay_when_the_key_is_overwritten(server, client):
     free = server.info()["payload_pages_free"]
     payload = payload_of(5 * MIB)
     client("SET", "k", payload)
     ((lease, _, _, pieces),) = client("KV.LEASE", 30000, "k")
-    client(*{"DEL": ("DEL", "k"), "SET": ("SET", "k", "new"), "FLUSHALL": ("FLUSHALL",)}[way])
+    client("SET", "k", "new")
     for i in range(60):
         client("SET", f"filler{i}", bytes([i]) * (4 * MIB))
     assert client.memory.read(pieces) == payload
@@ -115,25 +118,116 @@ def test_leased_bytes_stay_when_the_key_goes(server, client, way):
     server.expect_pages_back(free)
 
 
+ENDS = {
+    "DEL": ("DEL", "k"),
+    "UNLINK": ("UNLINK", "k"),
+    "GETDEL": ("GETDEL", "k"),
+    "RENAME": ("RENAME", "k", "other"),
+    "PEXPIRE": ("PEXPIRE", "k", 20),
+    "FLUSHDB": ("FLUSHDB",),
+    "FLUSHALL": ("FLUSHALL",),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_the_end_of_a_key_ends_its_leases(server, client, way):
+    """Whoever ends it, wherever the key lies, and all leases of it."""
+    free = server.info()["payload_pages_free"]
+    client("SET", "k", payload_of(5 * MIB))
+    with Borrower(server) as second, server.connect() as other:
+        leases = [who("KV.LEASE", 30000, "k")[0] for who in (client, second, client)]
+        assert all(who.memory.read(lease[3]) for who, lease in zip((client, second, client), leases))
+        other(*ENDS[way])
+        for who, lease in zip((client, second, client), leases):
+            expect_revoked(who, lease[3])
+            kvserver.wait_until(lambda: nothing_lent(server), "the loans to end")
+            assert who("KV.RELEASE", lease[0]) == 0
+        assert server.info()["rdma_loans_recalled"] == 3
+        assert server.info()["rdma_loans_expired"] == 0
+        other("DEL", "other")
+    server.expect_pages_back(free)
+
+
+def test_a_flush_ends_what_its_database_has_lent(server, client):
+    """Of overwritten values as well; other databases, reservations and later values go on."""
+    payload = payload_of(MIB)
+    client("SELECT", 3)
+    client("SET", "k", payload)
+    ((_, _, _, other),) = client("KV.LEASE", 30000, "k")
+    client("SELECT", 0)
+    client("SET", "k", payload)
+    ((_, _, _, overwritten),) = client("KV.LEASE", 30000, "k")
+    client("SET", "k", "new")
+    client("DEL", "k")
+    assert client.memory.read(overwritten) == payload
+    reservation, _, reserved = client("KV.RESERVE", "r", MIB)
+    client("FLUSHDB")
+    client("SET", "k", payload)
+    ((_, _, _, later),) = client("KV.LEASE", 30000, "k")
+    expect_revoked(client, overwritten)
+    assert server.info()["rdma_loans_recalled"] == 1
+    assert client.memory.read(other) == client.memory.read(later) == payload
+    assert client.memory.write(reserved, payload)
+    assert client("KV.COMMIT", reservation) == "OK"
+    assert client("KV.GET", "r") == payload
+    client("FLUSHALL")
+    for pieces in (other, later):
+        expect_revoked(client, pieces)
+    kvserver.wait_until(lambda: nothing_lent(server), "the loans to end")
+
+
+@pytest.mark.parametrize("way", ("DEL", "FLUSHALL"))
+def test_the_ends_of_many_keys_at_once(server, client, way):
+    """More than one message tells of."""
+    names = [f"k{i}" for i in range(200)]
+    for name in names:
+        client("SET", name, payload_of(5000))
+    leases = client("KV.LEASE", 30000, *names)
+    client(*(("DEL", *names) if way == "DEL" else ("FLUSHALL",)))
+    kvserver.wait_until(lambda: nothing_lent(server), "the loans to end")
+    assert all(client.memory.read(lease[3]) is None for lease in leases)
+    assert server.info()["rdma_loans_recalled"] == 200
+
+
+def test_keys_end_while_they_are_leased(server, client):
+    """Leases and deletions race, on both reactors: what is lent is there, and nothing stays lent."""
+    payload = payload_of(5000)
+    with Borrower(server) as second, server.connect() as other:
+        for turn in range(40):
+            names = [f"k{turn}.{i}" for i in range(32)]
+            for name in names:
+                other("SET", name, payload)
+            for who in (client, second):
+                who.connection.send(resp.encode("KV.LEASE", 30000, *names))
+            other(*(("FLUSHALL",) if turn % 4 == 0 else ("DEL", *names)))
+            for who in (client, second):
+                for lease in who.connection.read():
+                    assert lease is None or isinstance(lease, resp.Error) or lease[1] == len(payload)
+            kvserver.wait_until(lambda: nothing_lent(server), "the loans to end")
+    assert server.info()["orphan_values"] == 0
+
+
 def test_a_lease_ends_by_time(server, client):
     client("SET", "k", payload_of(MIB))
     ((lease, _, _, pieces),) = client("KV.LEASE", 200, "k")
-    kvserver.wait_until(lambda: client.memory.read(pieces) is None, "the key to be revoked")
+    expect_revoked(client, pieces)
     kvserver.wait_until(lambda: nothing_lent(server), "the loan to end")
     assert client("KV.RELEASE", lease) == 0
     assert server.info()["rdma_loans_expired"] == 1
 
 
-def test_memory_is_reused_only_after_the_revocation(server, control, client):
+@pytest.mark.parametrize("way", ("time", "DEL", "FLUSHALL"))
+def test_memory_is_reused_only_after_the_revocation(server, control, client, way):
     """The device is slow to revoke: until it has, the bytes stay."""
     free = server.info()["payload_pages_free"]
     payload = payload_of(3 * MIB)
     client("SET", "k", payload)
-    ((_, _, _, pieces),) = client("KV.LEASE", 100, "k")
+    ((_, _, _, pieces),) = client("KV.LEASE", 100 if way == "time" else 30000, "k")
     control(hold=1)
     with server.connect() as other:
-        assert other("DEL", "k") == 1
-        kvserver.wait_until(lambda: server.info()["rdma_loans_expired"] == 1, "its time to be up")
+        other(*{"time": ("SET", "k", "new"), "DEL": ("DEL", "k"), "FLUSHALL": ("FLUSHALL",)}[way])
+        name = "rdma_loans_expired" if way == "time" else "rdma_loans_recalled"
+        kvserver.wait_until(lambda: server.info()[name] == 1, "it to be called back")
         for i in range(80):
             other("SET", f"filler{i}", bytes([i]) * (4 * MIB))
         assert client.memory.read(pieces) == payload

@@ -292,10 +292,32 @@ static void test_loans_keep_their_bytes_while_keys_are_overwritten(void **state)
         (void)snprintf(key, sizeof(key), i % 2 == 0 ? "k" : "k%d", i);
         put(&world->client, key, 100, &other);
     }
-    freeReplyObject(client_call(&world->client, "FLUSHALL"));
     assert_read(&world->client, &loan, 3);
     call_number(&world->client, "KV.RELEASE", loan.id, 1);
     server_wait("orphan_values", 0);
+}
+
+static void check_end_of_key(struct world *world, const char *command)
+{
+    struct loan loan;
+    need_loans(world);
+    put(&world->client, "k", 3, &loan);
+    lease(&world->client, "k", 60000, &loan);
+    assert_read(&world->client, &loan, 3);
+    freeReplyObject(client_call(&world->client, command));
+    server_wait("rdma_loans_recalled", 1);
+    server_wait("orphan_values", 0);
+    assert_refused(&world->client, &loan);
+}
+
+static void test_loans_of_a_deleted_key_move_no_byte(void **state)
+{
+    check_end_of_key(*state, "DEL k");
+}
+
+static void test_loans_of_a_flushed_key_move_no_byte(void **state)
+{
+    check_end_of_key(*state, "FLUSHALL");
 }
 
 static void test_loans_are_bounded(void **state)
@@ -335,6 +357,8 @@ int main(void)
         ON_WORLD(test_loans_strangers_key_moves_no_byte),
         ON_WORLD(test_loans_end_with_the_connection),
         ON_WORLD(test_loans_keep_their_bytes_while_keys_are_overwritten),
+        ON_WORLD(test_loans_of_a_deleted_key_move_no_byte),
+        ON_WORLD(test_loans_of_a_flushed_key_move_no_byte),
         ON_WORLD(test_loans_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
