@@ -238,16 +238,25 @@ $(filter $(BUILD)/tests/unit/test_rdma_%,$(UNIT_PROGRAMS)): $(BUILD)/tests/unit/
 
 # The cuda module's run it on a driver of memory copies, which it opens as it does the true one. Without
 # the toolkit the test says that it is skipped.
-$(BUILD)/tests/unit/libfake_cuda.so: tests/fake/cuda/fake_cuda.c $(BUILD)/flags
+FAKE_CUDA := $(BUILD)/tests/fake_cuda/libcuda.so.1
+$(FAKE_CUDA): tests/fake/cuda/fake_cuda.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) $(MODULE_FLAGS_cuda) -fvisibility=default -fPIC -shared -MMD -MP \
-		$(ALL_LDFLAGS) $< -o $@
-$(BUILD)/test-obj/tests/unit/test_cuda_%.o: ALL_CFLAGS += $(MODULE_FLAGS_cuda) \
-		-DFAKE_CUDA_LIBRARY='"$(abspath $(BUILD))/tests/unit/libfake_cuda.so"'
+		-Wl,-soname,libcuda.so.1 $(ALL_LDFLAGS) $< -o $@
+FAKE_CUDA_FLAGS := $(MODULE_FLAGS_cuda) -DFAKE_CUDA_LIBRARY='"$(abspath $(FAKE_CUDA))"' \
+		-DCUDA_MODULE='"$(abspath $(BUILD))/modules/cuda.so"'
+$(BUILD)/test-obj/tests/unit/test_cuda_%.o: ALL_CFLAGS += $(FAKE_CUDA_FLAGS)
+$(BUILD)/test-obj/tests/unit/test_client_device.o: ALL_CFLAGS += $(FAKE_CUDA_FLAGS)
 $(BUILD)/tests/unit/test_cuda_%: $(BUILD)/test-obj/tests/unit/test_cuda_%.o \
-		$(if $(HAVE_CUDA),$(call module_objects,cuda) $(BUILD)/tests/unit/libfake_cuda.so)
+		$(if $(HAVE_CUDA),$(call module_objects,cuda) $(FAKE_CUDA))
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -Wl,-rpath,'$$ORIGIN' -lcmocka -ldl -pthread -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -Wl,-rpath,'$$ORIGIN/../fake_cuda' -lcmocka -ldl -pthread -o $@
+# The client's meets it as it does the true one: in the process already, found by its name.
+$(BUILD)/tests/unit/test_client_device: $(BUILD)/test-obj/tests/unit/test_client_device.o \
+		$(BUILD)/test.a $(if $(HAVE_CUDA),$(FAKE_CUDA) $(BUILD)/modules/cuda.so)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(filter-out %/cuda.so,$^) -Wl,-rpath,'$$ORIGIN/../fake_cuda' \
+		-lcmocka $(SERVER_LIBS) -o $@
 
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags

@@ -79,6 +79,8 @@ class Options(ctypes.Structure):
         ("rdma_gid_index", c_int),
         ("rdma_mtu_bytes", c_uint32),
         ("rdma_mode", c_int),
+        ("cuda_module", c_char_p),
+        ("bounce_bytes", c_size_t),
     ]
 
 
@@ -152,6 +154,7 @@ COUNTER_NAMES = (
     "rdma_client_bytes",
     "path_fallbacks",
     "leases_expired",
+    "bounced_bytes",
 )
 
 
@@ -176,7 +179,7 @@ class ServerInfoRecord(ctypes.Structure):
 LAYOUTS: tuple[tuple[str, type[ctypes.Structure], int], ...] = (
     ("iovec", Iovec, 16),
     ("kvasir_item", Item, 8 * ITEM_WORDS),
-    ("kvasir_options", Options, 112),
+    ("kvasir_options", Options, 128),
     ("kvasir_put_options", PutOptions, 48),
     ("kvasir_submit_options", SubmitOptions, 24),
     ("kvasir_stat", StatRecord, 104),
@@ -239,6 +242,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any], bool]] = {
     "kvasir_server_info": (None, [c_void_p, POINTER(ServerInfoRecord)], False),
     "kvasir_register": (c_int, [c_void_p, c_void_p, c_size_t], True),
     "kvasir_unregister": (c_int, [c_void_p, c_void_p, c_size_t], True),
+    "kvasir_buffer": (c_int, [c_void_p, c_void_p, c_size_t], False),
     "kvasir_version": (c_char_p, [], False),
 }
 

@@ -215,7 +215,7 @@ static void take_payload(struct link *link, struct link_command *command,
     bool discard = true;
     uint64_t length = token->kind == REPLY_BULK ? token->text.length_bytes : token->count;
     if (command->request != NULL) {
-        segments = job_segments(item_of(command), &count);
+        segments = job_segments(command->request, command->first, &count);
         discard = job_payload_bytes(item_of(command)) < length;
     }
     struct segment_cursor cursor;

@@ -204,7 +204,7 @@ static void lease_open(struct link *link, const struct link_command *command)
         return;
     }
     uint32_t count;
-    const struct iovec *segments = job_segments(&request->items[answer->item], &count);
+    const struct iovec *segments = job_segments(request, answer->item, &count);
     segment_init(&answer->cursor, segments, count);
     if (segment_total_bytes(segments, count) < answer->length_bytes) {
         answer->status = KVASIR_TOO_SMALL;
@@ -363,8 +363,7 @@ static enum kvasir_status reserve_field(struct link *link, const struct link_com
     answer->length_bytes = INT64_MAX;
     if (command->request != NULL) {
         uint32_t count;
-        const struct iovec *segments =
-            job_segments(&command->request->items[command->first], &count);
+        const struct iovec *segments = job_segments(command->request, command->first, &count);
         segment_init(&answer->cursor, segments, count);
         answer->length_bytes = segment_total_bytes(segments, count);
         if (!link_has_shm(link)) {

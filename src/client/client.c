@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "client/bounce.h"
 #include "client/engine.h"
 #include "client/establish.h"
 #include "client/pipeline.h"
@@ -15,6 +16,9 @@
 
 /* Longer names and passwords do not fit the greeting's room in the outbox. */
 #define CLIENT_TEXT_BYTES_MAX 4096U
+/* A lane; and more than anybody pins. */
+#define CLIENT_BOUNCE_BYTES_MIN ((size_t)1 << 20)
+#define CLIENT_BOUNCE_BYTES_MAX ((size_t)64 << 30)
 
 /* ---- what the other files need ------------------------------------------------------------- */
 
@@ -96,6 +100,7 @@ void kvasir_options_init(struct kvasir_options *options)
                                        .staging_bytes = 32U << 20,
                                        .rdma = true,
                                        .rdma_gid_index = -1,
+                                       .bounce_bytes = 128U << 20,
                                        .lease_ms = 30000};
 }
 
@@ -111,8 +116,12 @@ static const char *refuse_options(const struct kvasir_options *options)
     if ((unsigned)options->rdma_mode > KVASIR_RDMA_CLIENT) {
         return "rdma_mode is neither KVASIR_RDMA_SERVER nor KVASIR_RDMA_CLIENT";
     }
-    const char *const texts[] = {options->user, options->password, options->name,
-                                 options->rdma_module, options->rdma_device};
+    if (options->bounce_bytes < CLIENT_BOUNCE_BYTES_MIN ||
+        options->bounce_bytes > CLIENT_BOUNCE_BYTES_MAX) {
+        return "bounce_bytes is less than 1 MiB or more than 64 GiB";
+    }
+    const char *const texts[] = {options->user,        options->password,    options->name,
+                                 options->rdma_module, options->rdma_device, options->cuda_module};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         if (texts[i] != NULL && strlen(texts[i]) > CLIENT_TEXT_BYTES_MAX) {
             return "user, password, name, module or device is too long";
@@ -125,8 +134,9 @@ static const char *refuse_options(const struct kvasir_options *options)
 static bool own_texts(struct kvasir_client *client)
 {
     struct kvasir_options *options = &client->options;
-    const char **const texts[] = {&options->address, &options->user,        &options->password,
-                                  &options->name,    &options->rdma_module, &options->rdma_device};
+    const char **const texts[] = {
+        &options->address,     &options->user,        &options->password,   &options->name,
+        &options->rdma_module, &options->rdma_device, &options->cuda_module};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         if (*texts[i] == NULL) {
             continue;
@@ -152,6 +162,7 @@ static void destroy(struct kvasir_client *client)
     }
     remote_memory_close(&client->memory);
     rdma_move_free_all(client);
+    bounce_destroy(&client->bounces);
     free(client->regions);
     client->magic = 0;
     free(client);
@@ -237,11 +248,12 @@ static void free_finished(struct kvasir_client *client)
     }
 }
 
-/* In a forked child queue pairs and registrations are the parent's: what the child ends would end for the
+/* In a forked child queue pairs, registrations and the devices' driver are the parent's: what the child ends would end for the
  * parent, so that the child only forgets them. */
 static void forget_memory(struct kvasir_client *client)
 {
     client->memory = NULL;
+    client->bounces = NULL;
     for (uint32_t i = 0; i < client->link_count; i++) {
         client->links[i]->pair = (struct queue_pair){.state = QUEUE_PAIR_NONE};
     }

@@ -16,6 +16,8 @@
 
 #include <sys/types.h>
 
+struct bounces;
+
 #define CLIENT_MAGIC           0x4b56434cU
 #define CLIENT_REQUESTS_MAX    64U
 #define CLIENT_ERROR_BYTES_MAX 320U
@@ -24,7 +26,7 @@ struct kvasir_client {
     uint32_t magic;
     pid_t process;                 /* a forked child must not use its parent's connections */
     struct kvasir_options options; /* its texts are those below */
-    char *texts[6];                /* owned */
+    char *texts[7];                /* owned */
     struct endpoint origin;        /* what the caller gave */
     struct endpoint shared;        /* any reactor answers there; the Unix socket of origin's server,
                                       once that gave shared memory */
@@ -39,6 +41,7 @@ struct kvasir_client {
     struct list moves;             /* transfers under way */
     struct shm_map_table *regions; /* owned */
     struct remote_memory *memory;  /* owned; NULL: no RDMA */
+    struct bounces *bounces;       /* owned; NULL: no buffer of a device was registered */
     struct random random;
     int64_t local_retry_at_us; /* when to look for shared memory again */
     uint32_t local_wait_ms;    /* the last wait for that */
@@ -52,6 +55,8 @@ struct kvasir_client {
     char error[CLIENT_ERROR_BYTES_MAX];
     char shm_reason[CLIENT_ERROR_BYTES_MAX];  /* why shared memory is not in use */
     char rdma_reason[CLIENT_ERROR_BYTES_MAX]; /* why RDMA is not in use */
+    char device_reason
+        [CLIENT_ERROR_BYTES_MAX]; /* why memory of devices cannot be told; "": it can */
 };
 
 /* Writes the sentence that kvasir_error returns. */

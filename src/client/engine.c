@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "client/borrow.h"
+#include "client/bounce.h"
 #include "client/client_impl.h"
 #include "client/pipeline.h"
 
@@ -12,6 +13,8 @@
 
 /* How long a client looks for an answer before it sleeps. */
 #define BUSY_POLL_US 30
+/* Between two looks at copies to and from a device. */
+#define COPY_LOOK_US 20
 /* Looks at the rings before the core is offered to others. */
 #define RING_LOOKS 32
 
@@ -306,6 +309,10 @@ static void sleep_until(struct kvasir_client *client, struct waiters *waiters, i
         struct link *link = waiters->links[i];
         sleeps = channel_sleep(&link->channel, !outbox_is_empty(&link->outbox)) && sleeps;
     }
+    if (bounce_is_copying(client)) {
+        sleeps = false;
+        clock_sleep_us(COPY_LOOK_US);
+    }
     (void)poll(waiters->polled, count, sleeps ? wait_ms(until_us, clock_mono_us()) : 0);
     for (nfds_t i = 0; i < waiters->count; i++) {
         channel_awake(&waiters->links[i]->channel);
@@ -360,8 +367,9 @@ void engine_turn(struct kvasir_client *client, int64_t deadline_us)
     for (uint32_t i = 0; i < client->link_count; i++) {
         advance(client->links[i], now_us);
     }
+    bool copied = client->bounces != NULL && bounce_advance(client);
     expire_requests(client, now_us);
-    if (client->done_count == done_before && !has_stranded_work(client)) {
+    if (client->done_count == done_before && !copied && !has_stranded_work(client)) {
         wait_for_channels(client, deadline_us);
     }
 }

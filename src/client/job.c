@@ -1,6 +1,7 @@
 #include "client/job.h"
 
 #include "base/check.h"
+#include "client/bounce.h"
 #include "client/client_impl.h"
 #include "client/establish.h"
 #include "client/link.h"
@@ -13,7 +14,7 @@ struct slice job_key(const struct kvasir_item *item)
     return slice_of(item->key, item->key_length_bytes);
 }
 
-const struct iovec *job_segments(const struct kvasir_item *item, uint32_t *segment_count_p)
+const struct iovec *job_own_segments(const struct kvasir_item *item, uint32_t *segment_count_p)
 {
     if (item->segments != NULL) {
         *segment_count_p = item->segment_count;
@@ -26,8 +27,18 @@ const struct iovec *job_segments(const struct kvasir_item *item, uint32_t *segme
 size_t job_payload_bytes(const struct kvasir_item *item)
 {
     uint32_t count;
-    const struct iovec *segments = job_segments(item, &count);
+    const struct iovec *segments = job_own_segments(item, &count);
     return segment_total_bytes(segments, count);
+}
+
+const struct iovec *job_segments(const struct kvasir_request *request, uint32_t index,
+                                 uint32_t *segment_count_p)
+{
+    const struct iovec *lanes = NULL;
+    if (request->work[index].bounce != NULL) {
+        lanes = bounce_segments(&request->work[index], segment_count_p);
+    }
+    return lanes != NULL ? lanes : job_own_segments(&request->items[index], segment_count_p);
 }
 
 static void append(struct kvasir_request *request, uint32_t index)
@@ -66,6 +77,9 @@ static void finish(struct kvasir_request *request)
 static void item_done(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
 {
     check(request->work[index].mode != JOB_DONE && request->left_count > 0);
+    if (request->work[index].bounce != NULL && !bounce_leave(request, index, status)) {
+        return;
+    }
     request->work[index].mode = JOB_DONE;
     request->items[index].status = status;
     request->left_count--;
@@ -83,6 +97,13 @@ void job_answer(struct kvasir_request *request, uint32_t index, enum kvasir_stat
                status != KVASIR_TOO_SMALL) {
         counters->errors++;
     }
+    item_done(request, index, status);
+}
+
+void job_copied(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+{
+    check(request->work[index].bounce == NULL);
+    request->client->counters.errors += status != KVASIR_OK ? 1 : 0;
     item_done(request, index, status);
 }
 
@@ -184,6 +205,7 @@ static void route(struct kvasir_request *request)
 {
     const struct kvasir_client *client = request->client;
     bool spread = is_spread(request);
+    bool payload = request->call == JOB_PUT || request->call == JOB_GET;
     for (uint32_t i = 0; i < request->item_count; i++) {
         struct kvasir_item *item = &request->items[i];
         item->path = KVASIR_PATH_NONE;
@@ -191,7 +213,8 @@ static void route(struct kvasir_request *request)
         if (request->call != JOB_PUT) {
             item->length_bytes = 0;
         }
-        if (refuse_early(request, i)) {
+        if (refuse_early(request, i) ||
+            (client->bounces != NULL && payload && !bounce_mark(request, i))) {
             continue;
         }
         request->work[i].link =

@@ -9,6 +9,7 @@
 
 #include <kvasir/client.h>
 
+struct bounce;
 struct event_list;
 
 #define JOB_MAGIC 0x4b565251U
@@ -37,6 +38,7 @@ enum job_mode {
     JOB_COMMIT,  /* the bytes are in the server's memory; then done, JOB_SERVED or JOB_INLINE */
     JOB_SERVED,  /* by the server's queue pair, if there is one, else as JOB_INLINE */
     JOB_INLINE,  /* by the call's own command over the socket; then done */
+    JOB_BOUNCING, /* its bytes are copied between a device and the host; then as before, or done */
     JOB_DONE,
 };
 
@@ -47,6 +49,7 @@ struct job_item {
     uint16_t link;
     uint8_t mode;
     uint8_t lease_tries;
+    struct bounce *bounce; /* owned; NULL: its memory is the host's */
 };
 
 struct job_queue {
@@ -102,11 +105,16 @@ void job_destroy(struct kvasir_request **request_p);
 
 struct slice job_key(const struct kvasir_item *item);
 /* The payload pieces, whichever way the caller gave them. */
-const struct iovec *job_segments(const struct kvasir_item *item, uint32_t *segment_count_p);
+const struct iovec *job_own_segments(const struct kvasir_item *item, uint32_t *segment_count_p);
+/* Those that its bytes are sent from and received into. */
+const struct iovec *job_segments(const struct kvasir_request *request, uint32_t index,
+                                 uint32_t *segment_count_p);
 size_t job_payload_bytes(const struct kvasir_item *item);
 
 /* The server answered for the item. */
 void job_answer(struct kvasir_request *request, uint32_t index, enum kvasir_status status);
+/* The copy that an answered item waited for is done, or the one before it was sent failed. */
+void job_copied(struct kvasir_request *request, uint32_t index, enum kvasir_status status);
 /* No answer will come, for the reason given. */
 void job_fail(struct kvasir_request *request, uint32_t index, enum kvasir_status status);
 

@@ -1,9 +1,10 @@
 #include "client/pipeline.h"
 
 #include "base/check.h"
+#include "client/bounce.h"
 #include "client/client_impl.h"
-#include "client/digest.h"
 #include "client/event_list.h"
+#include "client/put_options.h"
 #include "proto/resp_encode.h"
 
 /* Payload expected or under way by one socket; keeps a fast network busy for a round trip. */
@@ -37,8 +38,6 @@
 #define PIPELINE_SKEW_US_MAX 50000
 /* The server rounds every reservation up to its grain. */
 #define PIPELINE_STAGING_GRAIN 4096U
-
-static const char *const class_names[] = {"full", "window", "state", "encoder"};
 
 bool pipeline_has_work(const struct link *link)
 {
@@ -118,61 +117,6 @@ void pipeline_release(struct link *link)
 
 /* ---- puts -------------------------------------------------------------------------------- */
 
-static uint32_t put_option_count(const struct kvasir_put_options *put, struct slice parent,
-                                 bool checksum)
-{
-    return (put->only_if_absent ? 1U : 0U) + (put->ttl_ms > 0 ? 2U : 0U) +
-           (parent.length_bytes > 0 ? 2U : 0U) + (put->value_class != KVASIR_CLASS_FULL ? 2U : 0U) +
-           (put->cost > 0 ? 2U : 0U) + (checksum ? 2U : 0U);
-}
-
-static struct slice parent_of(const struct kvasir_request *request, uint32_t index)
-{
-    if (request->put.chain && index > 0) {
-        return job_key(&request->items[index - 1]);
-    }
-    return slice_of(request->put.parent, request->put.parent_length_bytes);
-}
-
-static void add_digest(struct outbox *outbox, const struct kvasir_item *item)
-{
-    uint32_t count;
-    const struct iovec *segments = job_segments(item, &count);
-    char text[DIGEST_TEXT_BYTES];
-    digest_to_text(digest_of_segments(segments, count), text);
-    outbox_add_slice(outbox, slice_of(text, sizeof text));
-}
-
-static void add_put_options(struct outbox *outbox, const struct kvasir_request *request,
-                            uint32_t index, bool checksum)
-{
-    const struct kvasir_put_options *put = &request->put;
-    struct slice parent = parent_of(request, index);
-    if (put->only_if_absent) {
-        outbox_add_text(outbox, "NX");
-    }
-    if (put->ttl_ms > 0) {
-        outbox_add_text(outbox, "TTL");
-        outbox_add_number(outbox, put->ttl_ms);
-    }
-    if (parent.length_bytes > 0) {
-        outbox_add_text(outbox, "PARENT");
-        outbox_add_slice(outbox, parent);
-    }
-    if (put->value_class != KVASIR_CLASS_FULL) {
-        outbox_add_text(outbox, "CLASS");
-        outbox_add_text(outbox, class_names[put->value_class]);
-    }
-    if (put->cost > 0) {
-        outbox_add_text(outbox, "COST");
-        outbox_add_number(outbox, put->cost);
-    }
-    if (checksum) {
-        outbox_add_text(outbox, "CHECKSUM");
-        add_digest(outbox, &request->items[index]);
-    }
-}
-
 static bool add_put(struct link *link, struct kvasir_request *request)
 {
     uint32_t index = request->queues[link->index].head;
@@ -183,14 +127,13 @@ static bool add_put(struct link *link, struct kvasir_request *request)
     }
     (void)job_take(request, link->index);
     uint32_t count;
-    const struct iovec *segments = job_segments(item, &count);
+    const struct iovec *segments = job_segments(request, index, &count);
     bool checksum = request->put.checksum;
-    outbox_add_array(&link->outbox,
-                     3 + put_option_count(&request->put, parent_of(request, index), checksum));
+    outbox_add_array(&link->outbox, 3 + put_options_count(request, index, checksum));
     outbox_add_text(&link->outbox, "KV.SET");
     outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_payload(&link->outbox, segments, count, length);
-    add_put_options(&link->outbox, request, index, checksum);
+    put_options_add(&link->outbox, request, index, checksum);
     weigh(link, push(link, LINK_PUT, request, index, 1), length);
     return true;
 }
@@ -203,7 +146,7 @@ static bool wants_move(const struct link *link, const struct kvasir_request *req
 {
     const struct job_item *work = &request->work[index];
     uint32_t count;
-    const struct iovec *segments = job_segments(&request->items[index], &count);
+    const struct iovec *segments = job_segments(request, index, &count);
     return link_lends(link) && (work->mode == JOB_FIRST || work->mode == JOB_LEASE) &&
            (request->call == JOB_PUT || request->call == JOB_GET) &&
            segment_total_bytes(segments, count) >= PIPELINE_RDMA_BYTES_MIN &&
@@ -230,9 +173,8 @@ static uint32_t grant_ms(const struct kvasir_request *request, int64_t now_us)
 static unsigned expose_item(struct link *link, const struct kvasir_request *request, uint32_t index,
                             struct kvasir_remote *remotes)
 {
-    const struct kvasir_item *item = &request->items[index];
     uint32_t count;
-    const struct iovec *segments = job_segments(item, &count);
+    const struct iovec *segments = job_segments(request, index, &count);
     if (!link_has_rdma(link) || request->work[index].mode == JOB_INLINE ||
         segment_total_bytes(segments, count) < PIPELINE_RDMA_BYTES_MIN) {
         return 0;
@@ -262,12 +204,11 @@ static bool add_put_from(struct link *link, struct kvasir_request *request,
     }
     (void)job_take(request, link->index);
     outbox_add_array(&link->outbox,
-                     4 + 3 * remote_count +
-                         put_option_count(&request->put, parent_of(request, index), checksum));
+                     4 + 3 * remote_count + put_options_count(request, index, checksum));
     outbox_add_text(&link->outbox, "KV.PUT");
     outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_number(&link->outbox, job_payload_bytes(item));
-    add_put_options(&link->outbox, request, index, checksum);
+    put_options_add(&link->outbox, request, index, checksum);
     outbox_add_text(&link->outbox, "FROM");
     add_remotes(&link->outbox, remotes, remote_count);
     (void)push(link, LINK_PUT_FROM, request, index, 1);
@@ -315,13 +256,12 @@ static bool add_reserve(struct link *link, struct kvasir_request *request, int64
         request->work[index].staging_bytes = staging;
         link->staging_used_bytes += staging;
     }
-    outbox_add_array(&link->outbox,
-                     3 + (by_shm ? 0 : PIPELINE_TIMEOUT_WORDS) +
-                         put_option_count(&request->put, parent_of(request, index), false));
+    outbox_add_array(&link->outbox, 3 + (by_shm ? 0 : PIPELINE_TIMEOUT_WORDS) +
+                                        put_options_count(request, index, false));
     outbox_add_text(&link->outbox, "KV.RESERVE");
     outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_number(&link->outbox, length);
-    add_put_options(&link->outbox, request, index, false);
+    put_options_add(&link->outbox, request, index, false);
     if (!by_shm) {
         outbox_add_text(&link->outbox, "TIMEOUT");
         outbox_add_number(&link->outbox, grant_ms(request, now_us));
@@ -342,7 +282,7 @@ static bool add_commit(struct link *link, struct kvasir_request *request)
     outbox_add_text(&link->outbox, "KV.COMMIT");
     outbox_add_number(&link->outbox, request->work[index].grant_id);
     if (checksum) {
-        add_digest(&link->outbox, &request->items[index]);
+        put_options_add_digest(&link->outbox, request, index);
     }
     (void)push(link, LINK_COMMIT, request, index, 1);
     return true;
@@ -401,7 +341,7 @@ static bool wants_lease(const struct link *link, const struct kvasir_request *re
     if (!link_has_shm(link)) {
         return wants_move(link, request, index);
     }
-    if (work->mode == JOB_INLINE) {
+    if (work->mode == JOB_INLINE || bounce_is_apart(work)) {
         return false;
     }
     return request->call == JOB_VIEW ||
@@ -504,9 +444,25 @@ static bool add_lease(struct link *link, struct kvasir_request *request, int64_t
 
 /* ---- the window ---------------------------------------------------------------------------- */
 
+/* The item is in the memory of a device, which neither a socket nor a copy can reach: unless an adapter
+ * moves it, it goes by host memory. True: it was sent there. */
+static bool detour(const struct link *link, struct kvasir_request *request, uint32_t index,
+                   bool by_adapter)
+{
+    if (by_adapter || !bounce_is_apart(&request->work[index])) {
+        return false;
+    }
+    (void)job_take(request, link->index);
+    bounce_enter(request, index);
+    return true;
+}
+
 static bool add_any_get(struct link *link, struct kvasir_request *request, uint32_t index,
                         int64_t now_us)
 {
+    if (detour(link, request, index, !link_has_shm(link))) {
+        return true;
+    }
     if (wants_lease(link, request, index)) {
         return add_lease(link, request, now_us);
     }
@@ -518,7 +474,7 @@ static bool add_any_get(struct link *link, struct kvasir_request *request, uint3
     struct kvasir_remote remotes[PIPELINE_REMOTES_MAX];
     unsigned remote_count = expose_item(link, request, index, remotes);
     return remote_count > 0 ? add_get_into(link, request, remotes, remote_count)
-                            : add_get(link, request);
+                            : detour(link, request, index, false) || add_get(link, request);
 }
 
 static bool add_any_put(struct link *link, struct kvasir_request *request, uint32_t index,
@@ -527,6 +483,10 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
     const struct job_item *work = &request->work[index];
     if (work->mode == JOB_COMMIT) {
         return add_commit(link, request);
+    }
+    /* A checksum is made here, of what can be read here. */
+    if (detour(link, request, index, !link_has_shm(link) && !request->put.checksum)) {
+        return true;
     }
     size_t length = job_payload_bytes(&request->items[index]);
     bool by_shm =
@@ -538,6 +498,9 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
     unsigned remote_count = expose_item(link, request, index, remotes);
     if (remote_count > 0) {
         return add_put_from(link, request, remotes, remote_count);
+    }
+    if (detour(link, request, index, false)) {
+        return true;
     }
     bool added = add_put(link, request);
     link->client->counters.path_fallbacks += added && by_shm ? 1 : 0;

@@ -33,7 +33,7 @@ struct rdma_move *rdma_move_create(struct link *link, struct kvasir_request *req
                                    uint32_t index, uint64_t length_bytes, uint64_t piece_max)
 {
     uint32_t count;
-    const struct iovec *segments = job_segments(&request->items[index], &count);
+    const struct iovec *segments = job_segments(request, index, &count);
     struct rdma_move *move;
     /* A piece has a byte at least, and no adapter takes so many. */
     if (piece_max > length_bytes || piece_max > UINT16_MAX) {

@@ -1,18 +1,14 @@
 #include "client/remote_memory.h"
 
 #include "base/check.h"
-#include "base/log.h"
+#include "client/plugin.h"
 #include "client/rdma_move.h"
-#include "plug/loader.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define DEVICES_MAX    16U
-#define PATH_BYTES_MAX 1024U
+#define DEVICES_MAX 16U
 
 /* A buffer that the caller registered. One that lies within another has no registration of its own, but
  * counts on the other's. */
@@ -37,44 +33,11 @@ struct remote_memory {
 
 /* ---- the module and the device ---- */
 
-/* Beside the library: where it is installed, and where it is built. */
-static bool find_module(char *path, size_t capacity)
-{
-    static const char *const places[] = {"kvasir/modules/rdma.so", "modules/rdma.so"};
-    Dl_info place;
-    const char *slash;
-    if (dladdr((const void *)places, &place) == 0 || place.dli_fname == NULL) {
-        return false;
-    }
-    slash = strrchr(place.dli_fname, '/');
-    for (size_t i = 0; slash != NULL && i < ARRAY_COUNT(places); i++) {
-        int length = snprintf(path, capacity, "%.*s/%s", (int)(slash - place.dli_fname),
-                              place.dli_fname, places[i]);
-        if (length > 0 && (size_t)length < capacity && access(path, R_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool load_module(struct remote_memory *memory, const char *wanted, char *said)
 {
-    char path[PATH_BYTES_MAX];
-    char sentence[LOADER_SAID_BYTES];
     const struct registry_entry *entry;
-    if (wanted == NULL && !find_module(path, sizeof(path))) {
-        (void)snprintf(said, KVASIR_SAID_BYTES, "there is no module rdma.so beside the library");
-        return false;
-    }
-    log_set_level(LOG_ERROR); /* a library says what it has to say in its answers */
-    memory->loader = loader_create(KVASIR_VERSION);
+    memory->loader = plugin_load(wanted, "rdma.so", said);
     if (memory->loader == NULL) {
-        (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
-        return false;
-    }
-    if (loader_load(memory->loader, wanted != NULL ? wanted : path, sentence, sizeof(sentence)) !=
-        KVASIR_OK) {
-        (void)snprintf(said, KVASIR_SAID_BYTES, "%.*s", KVASIR_SAID_BYTES - 1, sentence);
         return false;
     }
     entry =
@@ -218,14 +181,20 @@ static struct range *find_outer(struct remote_memory *memory, uint64_t base, uin
 }
 
 enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base, size_t bytes,
-                                     char *said)
+                                     const struct remote_dmabuf *dmabuf, char *said)
 {
     struct kvasir_memory_options options = {
         .base = base,
         .bytes = bytes,
         .rights = KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE | KVASIR_RIGHT_RELAXED,
+        .dmabuf_fd = -1,
     };
     struct range *range = find_exactly(memory, (uintptr_t)base, bytes);
+    if (dmabuf != NULL) {
+        options.rights |= KVASIR_RIGHT_DMABUF;
+        options.dmabuf_fd = dmabuf->fd;
+        options.dmabuf_offset = dmabuf->offset_bytes;
+    }
     if (range != NULL) {
         range->count++;
         return KVASIR_OK;

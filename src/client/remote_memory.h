@@ -27,10 +27,18 @@ ATTR_MUST_USE enum kvasir_status remote_memory_gid(const struct remote_memory *m
                                                    const struct kvasir_gid *peer, int index,
                                                    struct kvasir_gid *gid_p, char *said);
 
-/* Registers a buffer; what lies within one that is registered already is only counted. KVASIR_OK,
- * KVASIR_BUSY (REMOTE_MEMORY_RANGES_MAX), KVASIR_NO_MEMORY, or what the transport says. */
+/* How an adapter reaches the memory of another device. */
+struct remote_dmabuf {
+    int fd; /* borrowed for the call */
+    uint64_t offset_bytes;
+};
+
+/* Registers a buffer; what lies within one that is registered already is only counted. dmabuf: NULL for
+ * the host's own memory. KVASIR_OK, KVASIR_BUSY (REMOTE_MEMORY_RANGES_MAX), KVASIR_NO_MEMORY, or what the
+ * transport says. */
 ATTR_MUST_USE enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base,
-                                                   size_t bytes, char *said);
+                                                   size_t bytes, const struct remote_dmabuf *dmabuf,
+                                                   char *said);
 /* Undoes one remote_memory_add of the same buffer. KVASIR_OK; KVASIR_NOT_FOUND. */
 ATTR_MUST_USE enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *base,
                                                     size_t bytes);

@@ -69,6 +69,9 @@ struct kvasir_options {
     int rdma_gid_index;          /* -1: the one nearest to the server's (-1) */
     uint32_t rdma_mtu_bytes;     /* at most; 0: what the port has (0) */
     enum kvasir_rdma_mode rdma_mode; /* who drives (KVASIR_RDMA_SERVER) */
+    const char *cuda_module;         /* path of cuda.so; NULL: the one installed with the library */
+    size_t bounce_bytes; /* pinned host memory, at most, that payload of device buffers goes
+                                through where no adapter reaches it (128 MiB) */
 };
 
 /* Fills in the defaults given above. */
@@ -97,20 +100,36 @@ KVASIR_API const char *kvasir_path_name(enum kvasir_path path);
  * valid until the next call. */
 KVASIR_API const char *kvasir_error(const struct kvasir_client *client);
 
-/* ---- buffers for RDMA ------------------------------------------------------------------- */
+/* ---- buffers for RDMA, and those of devices --------------------------------------------- */
 
 /* Lets the server read and write the buffer, so that puts from it and gets into it go by RDMA: no CPU
- * copies their bytes. Nothing else needs it, and every other call works on it as before. What lies within
- * a registered buffer is registered; a buffer may be registered several times. It must stay mapped until
- * it is unregistered or the client is closed. KVASIR_OK; KVASIR_UNSUPPORTED: no RDMA on this client
- * (kvasir_error says why; calls take other paths); KVASIR_NO_MEMORY (memlock: kvasir_error names the
- * limit), KVASIR_BUSY (too many buffers), KVASIR_INVALID, KVASIR_IO. */
+ * copies their bytes. Host memory needs it for nothing else, and every other call works on it as before.
+ * What lies within a registered buffer is registered; a buffer may be registered several times. It must
+ * stay mapped until it is unregistered or the client is closed. KVASIR_OK; KVASIR_UNSUPPORTED: no RDMA on
+ * this client (kvasir_error says why; calls take other paths); KVASIR_NO_MEMORY (memlock: kvasir_error
+ * names the limit), KVASIR_BUSY (too many buffers), KVASIR_INVALID, KVASIR_IO.
+ *
+ * A device's memory (CUDA) must be registered before it is given to a put or get: nothing else tells it
+ * from the host's. It then serves on every path. With RDMA, where the driver exports it (dmabuf), the
+ * adapter reads and writes it; otherwise payload is staged in pinned host memory (options.bounce_bytes),
+ * kvasir_error says why, and KVASIR_OK is answered all the same. What writes the buffer must be done
+ * before a put, and what reads it comes after a get: no stream of the caller's is waited for. */
 KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_register(struct kvasir_client *client,
                                                               void *base, size_t length_bytes);
 /* Undoes one kvasir_register of the same buffer. KVASIR_OK; KVASIR_NOT_FOUND; KVASIR_BUSY: a submitted
  * request is in flight, which may use it. */
 KVASIR_API KVASIR_MUST_USE enum kvasir_status
 kvasir_unregister(struct kvasir_client *client, const void *base, size_t length_bytes);
+
+/* How the bytes of a registered buffer travel. */
+enum kvasir_buffer {
+    KVASIR_BUFFER_NONE = 0,   /* it is not registered */
+    KVASIR_BUFFER_HOST = 1,   /* the adapter moves them */
+    KVASIR_BUFFER_DEVICE = 2, /* likewise, from and to the device */
+    KVASIR_BUFFER_STAGED = 3, /* from and to the device through pinned host memory */
+};
+KVASIR_API enum kvasir_buffer kvasir_buffer(struct kvasir_client *client, const void *base,
+                                            size_t length_bytes);
 
 /* ---- items: one key's part in a call ---------------------------------------------------- */
 
@@ -152,7 +171,8 @@ struct kvasir_put_options {
  * return the item's status. */
 
 /* Stores buffers under keys. Item status: KVASIR_OK; KVASIR_EXISTS; KVASIR_NO_MEMORY,
- * KVASIR_TOO_LARGE, KVASIR_CORRUPT, KVASIR_INVALID and the connection's failures. */
+ * KVASIR_TOO_LARGE, KVASIR_CORRUPT, KVASIR_INVALID, KVASIR_IO (of a device) and the connection's
+ * failures. */
 KVASIR_API KVASIR_MUST_USE enum kvasir_status
 kvasir_put(struct kvasir_client *client, const void *key, size_t key_length_bytes, const void *data,
            size_t length_bytes, const struct kvasir_put_options *options, uint32_t timeout_ms);
@@ -162,7 +182,8 @@ kvasir_put_batch(struct kvasir_client *client, struct kvasir_item *items, size_t
 
 /* Fills the caller's buffers. Item status: KVASIR_OK (length_bytes bytes were written),
  * KVASIR_NOT_FOUND, KVASIR_TOO_SMALL (nothing useful in the buffer; length_bytes says what it
- * takes), KVASIR_CORRUPT and the connection's failures. After any failure but NOT_FOUND the
+ * takes), KVASIR_CORRUPT, of a device's memory KVASIR_IO and KVASIR_NO_MEMORY (see bounce_bytes), and the
+ * connection's failures. After any failure but NOT_FOUND the
  * buffer's contents are undefined. */
 KVASIR_API KVASIR_MUST_USE enum kvasir_status
 kvasir_get(struct kvasir_client *client, const void *key, size_t key_length_bytes, void *buffer,
@@ -343,6 +364,8 @@ struct kvasir_counters {
     uint64_t rdma_client_bytes; /* what this side drove; not in rdma_bytes */
     uint64_t path_fallbacks;    /* an item that left its first path */
     uint64_t leases_expired;
+    uint64_t
+        bounced_bytes; /* of device buffers, that went through pinned host memory; in the above */
 };
 KVASIR_API void kvasir_counters(const struct kvasir_client *client,
                                 struct kvasir_counters *counters_p);

@@ -1,5 +1,6 @@
-/* fake_cuda – a CUDA driver whose devices are pieces of host memory: built as a library that the module
- * opens by path, as it opens the true one. Copies happen when the stream is asked about, not before,
+/* fake_cuda – a CUDA driver whose devices are memory files: built as a library that the module opens as
+ * it opens the true one. A device's address is mapped without any right, so that a CPU that touches it
+ * dies; copies use another mapping. Copies happen when the stream is asked about, not before,
  * so that who reads too early is found out. Each call can be made to fail. */
 
 #include "fake_cuda.h"
@@ -12,11 +13,13 @@
 #include <unistd.h>
 
 #define PIECES_MAX 64
-#define COPIES_MAX 64
+#define COPIES_MAX 4096
 #define PAGE_BYTES 65536U
 
 struct piece {
     char *base;
+    char *alias; /* the same bytes for copies; base itself for the host's memory */
+    int fd;      /* -1: of the host's memory */
     size_t bytes;
     int device;
     CUmemorytype type;
@@ -26,7 +29,7 @@ struct piece {
 struct CUstream_st {
     struct {
         void *to;
-        const void *from;
+        void *from;
         size_t bytes;
     } copies[COPIES_MAX];
     unsigned count;
@@ -37,6 +40,7 @@ static struct {
     bool dmabuf;
     bool hold;
     int left;
+    unsigned exports;
     char fail_call[64];
     unsigned fail_skip;
     CUresult fail_result;
@@ -94,17 +98,30 @@ int fake_cuda_left(void)
     return fake.left;
 }
 
+static void *map(int fd, size_t bytes, int rights)
+{
+    void *base = mmap(NULL, bytes, rights, MAP_SHARED, fd, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
 static void *add_piece(int device, size_t bytes, CUmemorytype type, bool managed)
 {
     for (unsigned i = 0; i < PIECES_MAX; i++) {
         struct piece *piece = &fake.pieces[i];
+        bool apart = type == CU_MEMORYTYPE_DEVICE && !managed;
         if (piece->base == NULL) {
             size_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-            *piece = (struct piece){.base = aligned_alloc(PAGE_BYTES, whole),
-                                    .bytes = whole,
-                                    .device = device,
-                                    .type = type,
-                                    .managed = managed};
+            *piece = (struct piece){
+                .fd = -1, .bytes = whole, .device = device, .type = type, .managed = managed};
+            if (apart) {
+                piece->fd = memfd_create("fake-device", MFD_CLOEXEC);
+                if (piece->fd >= 0 && ftruncate(piece->fd, (off_t)whole) == 0) {
+                    piece->base = map(piece->fd, whole, PROT_NONE);
+                    piece->alias = map(piece->fd, whole, PROT_READ | PROT_WRITE);
+                }
+            } else {
+                piece->base = piece->alias = aligned_alloc(PAGE_BYTES, whole);
+            }
             return piece->base;
         }
     }
@@ -136,10 +153,27 @@ void *fake_cuda_alloc_managed(int device, size_t bytes)
 void fake_cuda_free(void *memory)
 {
     struct piece *piece = find_piece(memory);
-    if (piece != NULL) {
+    if (piece != NULL && piece->fd >= 0) {
+        (void)munmap(piece->base, piece->bytes);
+        (void)munmap(piece->alias, piece->bytes);
+        (void)close(piece->fd);
+    } else if (piece != NULL) {
         free(piece->base);
+    }
+    if (piece != NULL) {
         piece->base = NULL;
     }
+}
+
+void *fake_cuda_look(void *memory)
+{
+    const struct piece *piece = find_piece(memory);
+    return piece != NULL ? piece->alias + ((char *)memory - piece->base) : memory;
+}
+
+unsigned fake_cuda_exports(void)
+{
+    return fake.exports;
 }
 
 /* ---- devices and contexts ---- */
@@ -259,17 +293,19 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 {
     const struct piece *piece = find_piece((const void *)(uintptr_t)address);
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    int fd;
     FAIL_POINT();
     if (!in_context() || piece == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
         flags != 0 || address % page_bytes != 0 || bytes % page_bytes != 0 ||
         address + bytes > (uintptr_t)piece->base + piece->bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    fd = memfd_create("fake-dmabuf", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
+    /* A true dmabuf begins at address; a file of the whole piece says where that is by its offset. */
+    int fd = dup(piece->fd);
+    if (fd < 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    (void)lseek(fd, (off_t)(address - (uintptr_t)piece->base), SEEK_SET);
+    fake.exports++;
     memcpy(handle, &fd, sizeof(fd));
     return CUDA_SUCCESS;
 }
@@ -314,7 +350,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     stream->copies[stream->count].to = (void *)(uintptr_t)to;
-    stream->copies[stream->count].from = (const void *)(uintptr_t)from;
+    stream->copies[stream->count].from = (void *)(uintptr_t)from;
     stream->copies[stream->count].bytes = bytes;
     stream->count++;
     return CUDA_SUCCESS;
@@ -323,7 +359,8 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 CUresult cuStreamSynchronize(CUstream stream)
 {
     for (unsigned i = 0; i < stream->count; i++) {
-        memcpy(stream->copies[i].to, stream->copies[i].from, stream->copies[i].bytes);
+        memcpy(fake_cuda_look(stream->copies[i].to), fake_cuda_look(stream->copies[i].from),
+               stream->copies[i].bytes);
     }
     stream->count = 0;
     return CUDA_SUCCESS;

@@ -4,10 +4,15 @@
 #include <cuda.h>
 #include <stddef.h>
 
-/* The device's memory, so many bytes of it in one allocation; the test may look into it. */
+/* The device's memory, so many bytes of it in one allocation, which the CPU cannot touch. */
 void *fake_cuda_alloc(int device, size_t bytes);
 void *fake_cuda_alloc_managed(int device, size_t bytes);
 void fake_cuda_free(void *memory);
+
+/* Where the CPU finds the same bytes. */
+void *fake_cuda_look(void *memory);
+/* Dmabufs that were given out. Each is the memory's own file, its position at the exported address. */
+unsigned fake_cuda_exports(void);
 
 /* The call of this name that comes after skip others of its name answers with an error, once. */
 void fake_cuda_fail(const char *call, unsigned skip, CUresult result);
