@@ -24,6 +24,9 @@ struct policy_ops {
     void (*insert)(struct policy *policy, struct value *value);
     void (*touch)(struct policy *policy, struct value *value);  /* it was read */
     void (*remove)(struct policy *policy, struct value *value); /* it is no longer evictable */
+    /* Its key was deleted or ran out; it is removed next, unless it was set aside. NULL: that makes no
+     * difference. */
+    void (*end)(struct policy *policy, const struct value *value);
     /* The next victim, still inside the policy. The shard always removes it before it asks again: it
      * evicts the value, or sets it aside while it is pinned and inserts it when that ends. NULL:
      * nothing is left. */

@@ -2,13 +2,14 @@
 
 #include "base/compiler.h"
 #include "base/fault.h"
+#include "store/chain_ends.h"
 #include "store/reuse.h"
 #include "store/value_list.h"
 
 #include <stdlib.h>
 
-/* A value's kind. What was read is of the kind after; of blocks in chains there is a kind for each turn:
- * how often what they belong to was asked for. Kinds learn from each other as reuse.h says. */
+/* A value's kind. What was read is of the kind after; of chains' blocks there is one for each turn: how
+ * often what they belong to was asked for. Kinds learn from each other as reuse.h says. */
 enum policy_kind {
     POLICY_KIND_PLAIN = 0,                /* names no parent, and nobody names it as one */
     POLICY_KIND_WINDOW = 2,               /* blocks that are needed with a few before them */
@@ -22,6 +23,7 @@ enum policy_kind {
 #define POLICY_PREFIX_DEARNESSES       4U
 #define POLICY_PREFIX_DEARNESS_UNKNOWN 1U
 #define POLICY_PREFIX_QUEUES           (REUSE_KINDS * POLICY_PREFIX_DEARNESSES)
+#define POLICY_PREFIX_FIRST_CHAINED    (REUSE_KIND_LEAF * POLICY_PREFIX_DEARNESSES)
 /* Goes first: what is worthless without what has gone, or replaced by what came. */
 #define POLICY_PREFIX_STALE POLICY_PREFIX_QUEUES
 /* Goes last: blocks of chains wait here until it is known what followed them. */
@@ -41,22 +43,16 @@ enum policy_kind {
 /* What was stored or read longer ago than the whole store was replaced so many times is forgotten: no
  * order of eviction would have kept it. */
 #define POLICY_PREFIX_MEMORY 16U
-/* Chains that are put or read at the same time: more of them lose the order of their blocks. */
-#define POLICY_PREFIX_ENDS 8U
 /* A block is followed before so many others come. */
 #define POLICY_PREFIX_ARRIVALS_MOST 4U
 /* Nor does one in so many of all wait while room is made. */
 #define POLICY_PREFIX_ARRIVALS_SHARE 16U
-
-struct policy_end {
-    struct value *value; /* borrowed: the last block of a chain that was put or read; NULL: none */
-    uint64_t hash;
-};
+/* Blocks of chains looked at with each victim: has what they continue gone? */
+#define POLICY_PREFIX_LOOKS 4U
 
 struct policy {
     struct value_list queues[POLICY_PREFIX_ARRIVALS + 1]; /* last read first */
-    struct policy_end ends[POLICY_PREFIX_ENDS];
-    uint32_t next_end;
+    struct chain_ends ends;
     uint64_t count;     /* of values inside */
     uint32_t clock;     /* counts insertions */
     uint32_t ranked_at; /* by clock */
@@ -64,6 +60,8 @@ struct policy {
     uint64_t used; /* queues that may hold something, as bits */
     uint32_t mean_cost_16ths;
     uint32_t shard;
+    uint32_t look_queue;
+    struct value *look_next; /* borrowed: at which to look, in that queue; NULL: at its end */
     bool owns_reuse;
     struct reuse *reuse; /* borrowed from the process, unless owned */
     struct reuse_ranks ranks;
@@ -79,6 +77,7 @@ static struct policy *policy_prefix_create(struct reuse *reuse, uint32_t shard)
         return NULL;
     }
     policy->owns_reuse = reuse == NULL;
+    policy->look_queue = POLICY_PREFIX_QUEUES;
     policy->reuse = reuse != NULL ? reuse : reuse_create(1, 0);
     policy->shard = reuse != NULL ? shard : 0;
     if (policy->reuse == NULL) {
@@ -127,38 +126,6 @@ static enum policy_kind policy_prefix_first_kind(const struct value *value)
     return chained ? POLICY_KIND_CHAIN : POLICY_KIND_PLAIN;
 }
 
-/* ---- the chains that are at work ---- */
-
-/* The one that this one continues, when it was put or read lately. */
-static struct policy_end *policy_prefix_find_end(struct policy *policy, const struct value *value)
-{
-    for (uint32_t i = 0; (value->flags & VALUE_FLAG_PARENT) != 0 && i < POLICY_PREFIX_ENDS; i++) {
-        struct policy_end *end = &policy->ends[i];
-        if (end->hash == value->parent_hash && end->value != NULL && end->value != value) {
-            return end;
-        }
-    }
-    return NULL;
-}
-
-static void policy_prefix_set_end(struct policy *policy, struct policy_end *end,
-                                  struct value *value)
-{
-    if (end == NULL) {
-        end = &policy->ends[policy->next_end++ % POLICY_PREFIX_ENDS];
-    }
-    *end = (struct policy_end){.value = value, .hash = value->hash};
-}
-
-static void policy_prefix_drop_end(struct policy *policy, const struct value *value)
-{
-    for (uint32_t i = 0; i < POLICY_PREFIX_ENDS; i++) {
-        if (policy->ends[i].value == value) {
-            policy->ends[i].value = NULL;
-        }
-    }
-}
-
 /* ---- queues ---- */
 
 static void policy_prefix_push(struct policy *policy, struct value *value, uint32_t queue)
@@ -178,6 +145,9 @@ static void policy_prefix_unlink(struct policy *policy, struct value *value)
 {
     uint32_t queue = policy_prefix_queue(value);
     policy->count--;
+    if (policy->look_next == value) {
+        policy->look_next = value_list_next(value);
+    }
     if (queue == POLICY_PREFIX_ARRIVALS) {
         policy->arrival_count--;
     }
@@ -211,7 +181,7 @@ static void policy_prefix_place(struct policy *policy, struct value *value, uint
         policy_prefix_push(policy, value, kind * POLICY_PREFIX_DEARNESSES + dearness);
         return;
     }
-    struct policy_end *end = policy_prefix_find_end(policy, value);
+    struct chain_end *end = chain_ends_find(&policy->ends, value);
     uint32_t parent_queue = end == NULL ? POLICY_PREFIX_STALE : policy_prefix_queue(end->value);
     if (parent_queue < POLICY_PREFIX_QUEUES && parent_queue % POLICY_PREFIX_DEARNESSES < dearness) {
         dearness = parent_queue % POLICY_PREFIX_DEARNESSES;
@@ -222,7 +192,7 @@ static void policy_prefix_place(struct policy *policy, struct value *value, uint
         value_list_remove(&policy->queues[queue], value);
         value_list_insert_behind(&policy->queues[queue], end->value, value);
     }
-    policy_prefix_set_end(policy, end, value);
+    chain_ends_set(&policy->ends, end, value);
 }
 
 /* ---- what is learned ---- */
@@ -368,7 +338,7 @@ static bool policy_prefix_is_mute(const struct value *value, uint32_t kind)
 /* A snapshot that is continued by another is of no use to who continues the chain. */
 static void policy_prefix_replace_state(struct policy *policy, const struct value *value)
 {
-    struct policy_end *end = policy_prefix_find_end(policy, value);
+    const struct chain_end *end = chain_ends_find(&policy->ends, value);
     if (end != NULL && end->value->value_class == KVASIR_CLASS_STATE) {
         policy_prefix_unlink(policy, end->value);
         policy_prefix_push(policy, end->value, POLICY_PREFIX_STALE);
@@ -451,7 +421,7 @@ static void policy_prefix_touch(struct policy *policy, struct value *value)
     uint32_t dearness = queue < POLICY_PREFIX_QUEUES ? queue % POLICY_PREFIX_DEARNESSES
                                                      : policy_prefix_dearness(policy, value);
     if (queue >= 2 * POLICY_PREFIX_DEARNESSES) {
-        policy_prefix_drop_end(policy, value);
+        chain_ends_drop(&policy->ends, value);
     }
     policy_prefix_unlink(policy, value);
     if (policy_prefix_is_mute(value, kind)) {
@@ -470,7 +440,7 @@ static void policy_prefix_touch(struct policy *policy, struct value *value)
 static void policy_prefix_remove(struct policy *policy, struct value *value)
 {
     if (policy_prefix_queue(value) >= 2 * POLICY_PREFIX_DEARNESSES) {
-        policy_prefix_drop_end(policy, value);
+        chain_ends_drop(&policy->ends, value);
     }
     policy_prefix_unlink(policy, value);
 }
@@ -529,6 +499,71 @@ static struct value *policy_prefix_first_to_go(struct policy *policy)
     return value != NULL ? value : policy_prefix_cheapest(policy);
 }
 
+/* ---- what has gone takes with it what continues it ---- */
+
+static void policy_prefix_note_gone(struct policy *policy, const struct value *value,
+                                    struct reuse_note note)
+{
+    note.flags |= REUSE_NOTE_GONE;
+    if ((note.flags & REUSE_NOTE_SEEN) == 0) {
+        note.stamp = policy->clock;
+    }
+    reuse_set_note(policy->reuse, value->hash, note);
+}
+
+/* Whoever continued a value that was deleted or ran out is looked for, here and in the other shards; he
+ * is often right behind it. Windows do without what they continue, and states replace each other. */
+static void policy_prefix_end(struct policy *policy, const struct value *value)
+{
+    uint32_t kind = policy_prefix_first_kind(value);
+    bool chained = (value->flags & VALUE_FLAG_PARENT) != 0;
+    if (kind == POLICY_KIND_WINDOW || kind == POLICY_KIND_STATE ||
+        (!chained && policy_prefix_is_mute(value, POLICY_KIND_PLAIN))) {
+        return;
+    }
+    struct reuse_note note = reuse_find_note(policy->reuse, value->hash);
+    if (chained || (note.flags & REUSE_NOTE_PARENT) != 0) {
+        policy_prefix_note_gone(policy, value, note);
+    }
+    uint32_t queue = policy_prefix_queue(value);
+    if (value->parked == VALUE_PARKED_NOT && queue < POLICY_PREFIX_QUEUES) {
+        struct value *next = value_list_next(value);
+        if (next != NULL && next->parent_hash == value->hash) {
+            policy->look_next = next;
+            policy->look_queue = queue;
+        }
+    }
+}
+
+static void policy_prefix_look_at(struct policy *policy, struct value *value)
+{
+    if ((value->flags & VALUE_FLAG_PARENT) == 0 || value->parent_hash == value->hash) {
+        return;
+    }
+    if ((reuse_find_note(policy->reuse, value->parent_hash).flags & REUSE_NOTE_GONE) != 0) {
+        policy_prefix_note_gone(policy, value, reuse_find_note(policy->reuse, value->hash));
+        policy_prefix_unlink(policy, value);
+        policy_prefix_push(policy, value, POLICY_PREFIX_STALE);
+    }
+}
+
+/* Goes round through the queues of chains. Head first: what continues a value is found after it. */
+static void policy_prefix_look(struct policy *policy)
+{
+    bool any = policy->used >> POLICY_PREFIX_FIRST_CHAINED != 0;
+    for (uint32_t i = 0; any && i < POLICY_PREFIX_LOOKS; i++) {
+        struct value *value = policy->look_next;
+        if (value != NULL) {
+            policy->look_next = value_list_next(value);
+            policy_prefix_look_at(policy, value);
+            continue;
+        }
+        bool last = ++policy->look_queue >= POLICY_PREFIX_QUEUES;
+        policy->look_queue = last ? POLICY_PREFIX_FIRST_CHAINED : policy->look_queue;
+        policy->look_next = policy->queues[policy->look_queue].first;
+    }
+}
+
 /* Every step names a victim, or finds out that a value was continued, once in its life. */
 static struct value *policy_prefix_victim(struct policy *policy)
 {
@@ -536,6 +571,7 @@ static struct value *policy_prefix_victim(struct policy *policy)
         policy->ranked_at = policy->clock;
         reuse_rank(policy->reuse, &policy->ranks);
     }
+    policy_prefix_look(policy);
     struct value *value;
     while ((value = policy_prefix_first_to_go(policy)) != NULL) {
         struct reuse_note note = reuse_find_note(policy->reuse, value->hash);
@@ -544,8 +580,7 @@ static struct value *policy_prefix_victim(struct policy *policy)
             continue;
         }
         if ((value->flags & VALUE_FLAG_PARENT) != 0 && (note.flags & REUSE_NOTE_SEEN) != 0) {
-            note.flags |= REUSE_NOTE_GONE;
-            reuse_set_note(policy->reuse, value->hash, note);
+            policy_prefix_note_gone(policy, value, note);
         }
         break;
     }
@@ -554,12 +589,12 @@ static struct value *policy_prefix_victim(struct policy *policy)
 
 const struct policy_ops policy_prefix = {
     .name = "prefix",
-    .summary =
-        "Evicts chains of blocks from their tails, first those whose kind seldom comes back.",
+    .summary = "Evicts chains of blocks from their tails, first whose kind seldom comes back.",
     .create = policy_prefix_create,
     .destroy = policy_prefix_destroy,
     .insert = policy_prefix_insert,
     .touch = policy_prefix_touch,
     .remove = policy_prefix_remove,
+    .end = policy_prefix_end,
     .victim = policy_prefix_victim,
 };

@@ -224,6 +224,14 @@ void shard_value_link(struct shard *shard, struct value *value)
     shard_event_note(shard, EVENT_SEALED, value);
 }
 
+static void shard_value_tell_end(struct shard *shard, const struct value *value)
+{
+    struct policy *policy = shard->tenants[value->tenant].policy;
+    if (policy != NULL && shard->policy_ops->end != NULL) {
+        shard->policy_ops->end(policy, value);
+    }
+}
+
 void shard_value_unlink(struct shard *shard, struct value *value, enum event_kind why)
 {
     check(value->state == VALUE_SEALED);
@@ -243,6 +251,9 @@ void shard_value_unlink(struct shard *shard, struct value *value, enum event_kin
     }
     shard->unlinked_count++;
     index_remove(&shard->index, value);
+    if (why == EVENT_DELETED || why == EVENT_EXPIRED) {
+        shard_value_tell_end(shard, value);
+    }
     shard_value_delist(shard, value);
     if (value->pins > 0) {
         if (why != EVENT_NONE) {

@@ -266,6 +266,41 @@ def test_every_policy_makes_room_and_may_be_changed_under_load(start, reactors):
             evicted = server.info()["evicted_keys"]
 
 
+@pytest.mark.parametrize("end", ["DEL", "PEXPIRE"])
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_what_continues_a_deleted_block_goes_first(start, reactors, end):
+    """Of two chains alike the one whose head was deleted makes room, though it was read last."""
+    server = start(reactors=reactors, maxmemory="96mb", buffer_memory="16mb")
+    with server.connect() as c:
+
+        def put(name, i, parent):
+            assert c("KV.SET", f"{name}:{i}", bytes([i]) * (MIB // 2), "PARENT", parent) == "OK"
+
+        for name in ("kept", "cut"):
+            for i in range(16):
+                put(name, i, f"{name}:{max(i - 1, 0)}")
+        for i in range(16):
+            put("settle", i, f"settle:{i}")
+        for name in ("kept", "cut"):
+            for i in range(16):
+                assert c("GET", f"{name}:{i}") is not None
+        since = c("KV.EVENTS", "SINCE", "$")[0]
+        assert c("DEL", "cut:0") == 1 if end == "DEL" else c("PEXPIRE", "cut:0", 1) == 1
+        kvserver.wait_until(lambda: c("EXISTS", "cut:0") == 0, "the head is gone")
+        gone = []
+        for i in range(400):
+            c("SET", f"fill:{i}", os.urandom(MIB // 2))
+            if i % 20 == 19:
+                since, events = c("KV.EVENTS", "SINCE", since)
+                gone += [event[3] for event in events if event[1] == b"evicted"]
+            if any(key.startswith(b"kept:") for key in gone):
+                break
+        before = gone[: next((i for i, key in enumerate(gone) if key.startswith(b"kept:")), len(gone))]
+        cut = [key for key in before if key.startswith(b"cut:")]
+        # Without that chains go from their tails, so that the second block would be the last of all.
+        assert b"cut:1" in cut and len(cut) >= 4, b" ".join(gone)
+
+
 def test_a_long_value_that_is_already_there_takes_no_memory(start):
     """SETNX, and KV.SET with nothing but NX, know before the payload that they leave the key alone."""
     server = start(reactors=2, maxmemory="96mb", buffer_memory="16mb")

@@ -161,6 +161,139 @@ static void test_policy_prefix_drops_the_child_of_what_went(void **state)
     policy_prefix.destroy(&policy);
 }
 
+/* Blocks of chains that wait to settle do not count here: others come after them. */
+static void test_settle(struct policy *policy, struct value *others, unsigned count)
+{
+    test_chain(others, count, 7000);
+    for (unsigned i = 0; i < count; i++) {
+        policy_prefix.insert(policy, &others[i]);
+    }
+}
+
+static void test_end(struct policy *policy, struct value *value)
+{
+    policy_prefix.end(policy, value);
+    policy_prefix.remove(policy, value);
+}
+
+/* What continues a deleted block goes before all, however young and often read; what it continued stays. */
+static void test_policy_prefix_drops_what_continues_a_deleted_block(void **state)
+{
+    (void)state;
+    struct value chain[6];
+    struct value others[20];
+    test_chain(chain, 6, 60);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    for (unsigned i = 0; i < 6; i++) {
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    test_settle(policy, others, 20);
+    for (unsigned i = 0; i < 6; i++) {
+        policy_prefix.touch(policy, &chain[i]);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        policy_prefix.touch(policy, &others[i]);
+    }
+    test_end(policy, &chain[2]);
+    unsigned orphans_left = 3;
+    for (unsigned i = 0; i < 9; i++) { /* a few may go before they are found */
+        const struct value *value = test_evict(&policy_prefix, policy);
+        assert_true(value != &chain[0] && value != &chain[1]);
+        orphans_left -= value == &chain[3] || value == &chain[4] || value == &chain[5];
+    }
+    assert_int_equal(orphans_left, 0);
+    policy_prefix.destroy(&policy);
+}
+
+/* The block behind a deleted one is looked at first, in a long queue too. */
+static void test_policy_prefix_finds_the_next_of_a_deleted_block_at_once(void **state)
+{
+    (void)state;
+    struct value chain[VALUES_MAX];
+    struct value others[20];
+    test_chain(chain, VALUES_MAX, 60);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    for (unsigned i = 0; i < VALUES_MAX; i++) {
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    test_settle(policy, others, 20);
+    test_end(policy, &chain[VALUES_MAX / 2]);
+    for (unsigned i = 1; i < 4; i++) {
+        assert_ptr_equal(test_evict(&policy_prefix, policy), &chain[VALUES_MAX / 2 + i]);
+    }
+    policy_prefix.destroy(&policy);
+}
+
+/* A deleted block that comes again is not gone. */
+static void test_policy_prefix_keeps_what_continues_a_block_that_came_again(void **state)
+{
+    (void)state;
+    struct value chain[2];
+    struct value others[20];
+    test_chain(chain, 2, 60);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    policy_prefix.insert(policy, &chain[0]);
+    policy_prefix.insert(policy, &chain[1]);
+    test_settle(policy, others, 20);
+    test_end(policy, &chain[0]);
+    policy_prefix.remove(policy, &chain[1]);
+    chain[0].policy_bits = chain[1].policy_bits = 0;
+    policy_prefix.insert(policy, &chain[0]);
+    policy_prefix.insert(policy, &chain[1]);
+    for (unsigned i = 0; i < 10; i++) {
+        const struct value *value = test_evict(&policy_prefix, policy);
+        assert_true(value != &chain[0] && value != &chain[1]);
+    }
+    policy_prefix.destroy(&policy);
+}
+
+/* A block and what continues it are in two shards: there it is found when the notes say so. */
+static void test_policy_prefix_finds_in_another_shard_what_continues_a_deleted_block(void **state)
+{
+    (void)state;
+    struct value chain[2];
+    struct value others[20];
+    test_chain(chain, 2, 60);
+    struct reuse *reuse = reuse_create(2, 0);
+    struct policy *policies[2] = {policy_prefix.create(reuse, 0), policy_prefix.create(reuse, 1)};
+    policy_prefix.insert(policies[0], &chain[0]);
+    policy_prefix.insert(policies[1], &chain[1]);
+    test_settle(policies[1], others, 20);
+    policy_prefix.touch(policies[1], &chain[1]);
+    test_end(policies[0], &chain[0]);
+    bool found = false;
+    for (unsigned i = 0; i < 10 && !found; i++) {
+        found = test_evict(&policy_prefix, policies[1]) == &chain[1];
+    }
+    assert_true(found);
+    policy_prefix.destroy(&policies[0]);
+    policy_prefix.destroy(&policies[1]);
+    reuse_destroy(&reuse);
+}
+
+/* Windows are of use without what they continue. */
+static void test_policy_prefix_keeps_windows_behind_a_deleted_one(void **state)
+{
+    (void)state;
+    struct value chain[8];
+    struct value others[20];
+    test_chain(chain, 8, 60);
+    struct policy *policy = policy_prefix.create(NULL, 0);
+    assert_non_null(policy);
+    test_settle(policy, others, 20);
+    for (unsigned i = 0; i < 8; i++) {
+        chain[i].value_class = KVASIR_CLASS_WINDOW;
+        policy_prefix.insert(policy, &chain[i]);
+    }
+    test_end(policy, &chain[3]);
+    const struct value *victim = test_evict(&policy_prefix, policy);
+    assert_true(victim == &chain[0] || (victim >= others && victim < others + 20));
+    policy_prefix.destroy(&policy);
+}
+
 /* A block that is continued only after many others came still outlives what continues it. */
 static void test_policy_prefix_keeps_what_was_continued_late(void **state)
 {
@@ -307,6 +440,9 @@ static void test_random_step(struct test_account *account, uint64_t random)
         account->inside[i] = true;
         account->inside_count++;
     } else if (random % 8 == 6 && account->inside[i]) {
+        if (random >> 32 & 1 && account->ops->end != NULL) {
+            account->ops->end(account->policy, &account->values[i]);
+        }
         account->ops->remove(account->policy, &account->values[i]);
         account->inside[i] = false;
         account->inside_count--;
@@ -371,6 +507,11 @@ int main(void)
         cmocka_unit_test(test_policy_prefix_keeps_what_is_dear),
         cmocka_unit_test(test_policy_prefix_drops_the_replaced_state),
         cmocka_unit_test(test_policy_prefix_drops_the_child_of_what_went),
+        cmocka_unit_test(test_policy_prefix_drops_what_continues_a_deleted_block),
+        cmocka_unit_test(test_policy_prefix_finds_the_next_of_a_deleted_block_at_once),
+        cmocka_unit_test(test_policy_prefix_keeps_what_continues_a_block_that_came_again),
+        cmocka_unit_test(test_policy_prefix_finds_in_another_shard_what_continues_a_deleted_block),
+        cmocka_unit_test(test_policy_prefix_keeps_windows_behind_a_deleted_one),
         cmocka_unit_test(test_policy_prefix_keeps_what_was_continued_late),
         cmocka_unit_test(test_policy_prefix_drops_leaves_first),
         cmocka_unit_test(test_policy_prefix_knows_the_turn_of_a_chain),
