@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -115,6 +116,30 @@ static enum kvasir_status load_trust(SSL_CTX *context, const struct tls_config *
     return KVASIR_OK;
 }
 
+/* What libcrypto derives from a certificate at its first use, and the chain that is sent, are made
+ * here, before reactors share them: handshakes then only read them, and search no trust store for
+ * the issuers of the server's own certificate. A chain that cannot be completed is sent as far as it
+ * goes. Certificates of a folder are the exception: libcrypto loads them when a client shows one. */
+static void settle_certificates(SSL_CTX *context)
+{
+    STACK_OF(X509_OBJECT) *trusted = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
+    STACK_OF(X509) *given = NULL;
+    (void)X509_check_purpose(SSL_CTX_get0_certificate(context), -1, 0);
+    for (int i = 0; i < sk_X509_OBJECT_num(trusted); i++) {
+        X509 *certificate = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(trusted, i));
+        if (certificate != NULL) {
+            (void)X509_check_purpose(certificate, -1, 0);
+        }
+    }
+    (void)SSL_CTX_get0_chain_certs(context, &given);
+    if (sk_X509_num(given) <= 0) {
+        (void)SSL_CTX_build_cert_chain(context, SSL_BUILD_CHAIN_FLAG_IGNORE_ERROR |
+                                                    SSL_BUILD_CHAIN_FLAG_CLEAR_ERROR |
+                                                    SSL_BUILD_CHAIN_FLAG_NO_ROOT);
+    }
+    SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);
+}
+
 static enum kvasir_status set_protocols(SSL_CTX *context, const char *protocols, char *error,
                                         size_t error_capacity)
 {
@@ -204,6 +229,9 @@ enum kvasir_status tls_context_create(const struct tls_config *config, char *err
     }
     if (status == KVASIR_OK) {
         status = load_trust(context, config, error, error_capacity);
+    }
+    if (status == KVASIR_OK) {
+        settle_certificates(context);
     }
     ERR_clear_error();
     if (status != KVASIR_OK) {

@@ -621,6 +621,24 @@ def test_killed_clients_leave_nothing(start, made):
     server.expect_pages_back(pages_free)
 
 
+def test_issuers_of_the_own_certificate_are_sent(start, made):
+    """A client that knows the root alone gets what lies between from the trust file."""
+    made.issue("between", "ca", "/CN=between", "basicConstraints=critical,CA:TRUE")
+    made.issue("below", "between", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    trusted = made.folder / "trusted.crt"
+    with open(made.crt("between")) as between, open(made.crt("ca")) as root:
+        trusted.write_text(between.read() + root.read())
+    server = start(
+        **made.options(
+            tls_cert_file=made.crt("below"),
+            tls_key_file=made.key("below"),
+            tls_ca_cert_file=str(trusted),
+        )
+    )
+    with connect(server, made) as connection:
+        assert connection("PING") == "PONG"
+
+
 @pytest.mark.reactors
 def test_hundreds_of_handshakes_at_once(start, made):
     server = start(reactors=2, **made.options(buffer_memory="96mb", maxmemory="400mb"))
