@@ -31,6 +31,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 
 import kvserver
 import suites
+from redis_fittings import FITTINGS
 
 UNITS = [
     "unit/type/string",
@@ -62,52 +63,6 @@ UNITS = [
 # These count on one connection's request being done before another's that was sent later, without
 # waiting for an answer, or on ids that leave none out.
 ONE_REACTOR = {"unit/pubsub", "unit/pubsubshard", "unit/slowlog"}
-# What is changed in the copy of the suite, and why: file, old, new, reason.
-FITTINGS = (
-    (
-        "support/server.tcl",
-        "Ready to accept",
-        "ready to serve",
-        "the line of the log by which it sees that the server is up",
-    ),
-    (
-        "support/test.tcl",
-        "            if {$::stop_on_failure} {\n",
-        "            catch {reconnect}\n            if {$::stop_on_failure} {\n",
-        "a test that failed leaves its connection in a state that has the next ones fail",
-    ),
-    (
-        "support/util.tcl",
-        "[socket -server 127.0.0.1 $port]",
-        "[socket -server 127.0.0.1 -myaddr 127.0.0.1 $port]",
-        "which ports are free: it asked on all addresses, and one that was free was enough",
-    ),
-    (
-        "unit/auth.tcl",
-        'start_server {tags {"masterauth"}} {',
-        'start_server {tags {"masterauth needs:repl"}} {',
-        "a tag that is missing",
-    ),
-    (
-        "unit/pause.tcl",
-        "    start_server {tags {needs:repl external:skip}} {\n",
-        "    if {0} {\n",
-        "replication, of which parts stand outside of any test",
-    ),
-    (
-        "unit/keyspace.tcl",
-        "    test {MOVE basic usage} {\n        r set",
-        "    test {MOVE basic usage} {\n        r flushdb\n        r set",
-        "the flush stands at the end of a test of streams",
-    ),
-    (
-        "unit/acl-v2.tcl",
-        "general keyspace commands require some type of permission to execute} {\n",
-        "general keyspace commands require some type of permission to execute} {\n"
-        + "        r ACL setuser command-test +@all %R~read* %W~write* %RW~rw*\n",
-        "the user is made by a test that looks at sorted sets as well",
-    ),
-)
 UNIT_LIMIT_S = 240
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 OUTCOME = re.compile(r"^\[(ok|err|skip|ignore|exception|timeout)\]:? ?(.*)$")
