@@ -15,6 +15,9 @@ struct kept *kept_create(struct reactor *reactor, uint32_t capacity, size_t memo
     struct kept *kept;
     size_t pins_bytes = (size_t)capacity * (sizeof(struct value *) + sizeof(uint32_t));
     size_t bytes;
+    if (memory_bytes > KEPT_BYTES_MAX) {
+        return NULL; /* it may be what a client said: nothing is added to it before this */
+    }
     /* What the caller puts there needs no more than the alignment of a number of 64 bits. */
     memory_bytes = (memory_bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
     bytes = sizeof(*kept) + memory_bytes + pins_bytes;

@@ -693,6 +693,16 @@ def test_what_is_no_string_is_refused(kvasir, body):
         assert error == "ERR DUMP payload version or checksum are wrong"
 
 
+@pytest.mark.parametrize("length", [2**64 - 1, 2**64 - 7, 2**64 - 8, 2**63, 65 << 20])
+def test_a_packed_string_claims_no_length_that_wraps_around(kvasir, length):
+    """Lengths that become small when they are rounded up, before bytes that would not fit then."""
+    packed = (b"\x1f" + b"a" * 32) * 1024
+    head = b"\0\xc3\x80" + len(packed).to_bytes(4, "big") + b"\x81" + length.to_bytes(8, "big")
+    with kvasir.connect() as connection:
+        assert "memory" in connection.error("RESTORE", "n", 0, sealed(head + packed))
+        assert connection("EXISTS", "n") == 0
+
+
 def test_a_long_dump_lets_others_through(kvasir):
     """The sum over 64 MiB is made in many turns, and the bytes are right."""
     value = random.Random(1).randbytes(1 << 20) * (8 if kvserver.SANITIZE else 64)
