@@ -169,11 +169,9 @@ def check_rows(rows: list[Row]) -> None:
             )
         if ("|" in row.name) != ("SUBCOMMAND" in row.flags):
             fail(f"{DEF.name}: {row.name}: SUBCOMMAND goes with a '|' in the name")
-        if (
-            "|" in row.name
-            and row.name.split("|")[0] not in names[: names.index(row.name)]
-        ):
-            fail(f"{DEF.name}: {row.name} stands before its container")
+        before = names[max(names.index(row.name) - 1, 0)]
+        if "|" in row.name and before.split("|")[0] != row.name.split("|")[0]:
+            fail(f"{DEF.name}: {row.name} does not stand right behind its container")
         if row.group not in GROUPS:
             fail(
                 f"{DEF.name}: {row.name}: group {row.group} is none of {', '.join(GROUPS)}"

@@ -73,13 +73,8 @@ static bool set_one(struct acl_selector *selector, enum command_id id, bool allo
 static bool set_command(struct acl_selector *selector, const struct command *command, bool allow)
 {
     bool changed = set_one(selector, command->id, allow);
-    if ((command->flags & COMMAND_FLAG_CONTAINER) == 0) {
-        return changed;
-    }
-    for (int id = 0; id < COMMAND_COUNT; id++) {
-        if (command_parent(command_by_id((enum command_id)id)) == command) {
-            changed = set_one(selector, (enum command_id)id, allow) || changed;
-        }
+    for (uint32_t i = 0; i < command_subcommand_count(command); i++) {
+        changed = set_one(selector, command_subcommand(command, i)->id, allow) || changed;
     }
     return changed;
 }

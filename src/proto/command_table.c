@@ -142,9 +142,31 @@ const struct command *command_parent(const struct command *command)
     if ((command->flags & COMMAND_FLAG_SUBCOMMAND) == 0) {
         return NULL;
     }
-    const char *bar = strchr(command->name, '|');
-    check(bar != NULL);
-    return command_find_name(slice_of(command->name, (size_t)(bar - command->name)));
+    while ((command->flags & COMMAND_FLAG_CONTAINER) == 0) {
+        check(command->id > 0);
+        command = command_by_id((enum command_id)(command->id - 1));
+    }
+    return command;
+}
+
+uint32_t command_subcommand_count(const struct command *command)
+{
+    uint32_t count = 0;
+    if ((command->flags & COMMAND_FLAG_CONTAINER) == 0) {
+        return 0;
+    }
+    for (uint32_t id = command->id + 1U;
+         id < COMMAND_COUNT && (COMMANDS[id].flags & COMMAND_FLAG_SUBCOMMAND) != 0; id++) {
+        count++;
+    }
+    return count;
+}
+
+const struct command *command_subcommand(const struct command *container, uint32_t index)
+{
+    const struct command *command = command_by_id((enum command_id)(container->id + 1U + index));
+    check((command->flags & COMMAND_FLAG_SUBCOMMAND) != 0);
+    return command;
 }
 
 /* KV.MATCH: leading PIN and POLICY are options, each with its value, as long as a key is left for

@@ -71,6 +71,9 @@ bool command_writes(const struct command *command);
 
 /* The container of a subcommand, NULL for others. */
 const struct command *command_parent(const struct command *command);
+/* How many subcommands it has, and the one at an index below that. */
+uint32_t command_subcommand_count(const struct command *command);
+const struct command *command_subcommand(const struct command *container, uint32_t index);
 
 /* Which arguments are keys: first, first + step, … up to last. */
 struct command_keys {

@@ -49,15 +49,6 @@ static void reply_words(struct conn *conn, const char *words)
     }
 }
 
-static unsigned subcommand_count(const struct command *container)
-{
-    unsigned count = 0;
-    for (int id = 0; id < COMMAND_COUNT; id++) {
-        count += command_parent(command_by_id((enum command_id)id)) == container;
-    }
-    return count;
-}
-
 static void reply_key_flags(struct conn *conn, uint32_t flags)
 {
     reply_set(conn, (uint64_t)__builtin_popcount(flags));
@@ -134,14 +125,12 @@ static void reply_entry_head(struct conn *conn, const struct command *command)
 
 static void reply_entry(struct conn *conn, const struct command *command)
 {
+    uint32_t count = command_subcommand_count(command);
     reply_entry_head(conn, command);
-    reply_array(conn, subcommand_count(command));
-    for (int id = 0; id < COMMAND_COUNT; id++) {
-        const struct command *candidate = command_by_id((enum command_id)id);
-        if (command_parent(candidate) == command) {
-            reply_entry_head(conn, candidate);
-            reply_array(conn, 0);
-        }
+    reply_array(conn, count);
+    for (uint32_t i = 0; i < count; i++) {
+        reply_entry_head(conn, command_subcommand(command, i));
+        reply_array(conn, 0);
     }
 }
 
@@ -319,18 +308,15 @@ static void reply_doc_head(struct conn *conn, const struct command *command, boo
 
 static void reply_doc(struct conn *conn, const struct command *command)
 {
-    unsigned count = subcommand_count(command);
+    uint32_t count = command_subcommand_count(command);
     reply_doc_head(conn, command, count > 0);
     if (count == 0) {
         return;
     }
     reply_text(conn, "subcommands");
     reply_map(conn, count);
-    for (int id = 0; id < COMMAND_COUNT; id++) {
-        const struct command *candidate = command_by_id((enum command_id)id);
-        if (command_parent(candidate) == command) {
-            reply_doc_head(conn, candidate, false);
-        }
+    for (uint32_t i = 0; i < count; i++) {
+        reply_doc_head(conn, command_subcommand(command, i), false);
     }
 }
 

@@ -126,6 +126,24 @@ static void test_command_table_knows_the_container_of_a_subcommand(void **state)
     }
 }
 
+static void test_command_table_lists_the_subcommands_of_a_container(void **state)
+{
+    (void)state;
+    uint32_t listed = 0;
+    uint32_t there = 0;
+    for (uint32_t id = 0; id < COMMAND_COUNT; id++) {
+        const struct command *command = command_by_id((enum command_id)id);
+        uint32_t count = command_subcommand_count(command);
+        assert_int_equal(count > 0, (command->flags & COMMAND_FLAG_CONTAINER) != 0);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_ptr_equal(command_parent(command_subcommand(command, i)), command);
+        }
+        listed += count;
+        there += strchr(command->name, '|') != NULL;
+    }
+    assert_int_equal(listed, there);
+}
+
 static void test_command_table_checks_arity(void **state)
 {
     (void)state;
@@ -214,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_command_table_refuses_what_only_resembles_a_name),
         cmocka_unit_test(test_command_table_gives_the_container_for_an_unknown_subcommand),
         cmocka_unit_test(test_command_table_knows_the_container_of_a_subcommand),
+        cmocka_unit_test(test_command_table_lists_the_subcommands_of_a_container),
         cmocka_unit_test(test_command_table_checks_arity),
         cmocka_unit_test(test_command_table_finds_keys),
         cmocka_unit_test(test_command_table_finds_keys_behind_options_of_match),
