@@ -6,6 +6,7 @@
 #include <kvasir/module.h>
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <sys/queue.h>
 
 #define RDMA_PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -74,7 +75,7 @@ struct rdma_windows {
     unsigned random_left;
 };
 
-/* A job from submit until its event is taken; also a link's last event. */
+/* A job from submit until its event is taken; also a link's first event and its last. */
 struct rdma_record {
     TAILQ_ENTRY(rdma_record) entry; /* in its link's list, then in its queue's done list */
     enum kvasir_event_kind kind;
@@ -93,10 +94,12 @@ struct rdma_record {
 TAILQ_HEAD(rdma_record_list, rdma_record);
 
 enum rdma_link_state {
-    RDMA_LINK_CREATED, /* waits for connect */
-    RDMA_LINK_READY,   /* jobs are posted; next: broken */
-    RDMA_LINK_BROKEN,  /* waits for the queue to tear it; nothing is posted any more */
-    RDMA_LINK_TORN     /* its queue pair is gone; waits for close */
+    RDMA_LINK_CREATED,    /* waits for connect */
+    RDMA_LINK_CONNECTING, /* waits for its thread, or for one; next: ready, torn, abandoned */
+    RDMA_LINK_READY,      /* jobs are posted; next: broken */
+    RDMA_LINK_BROKEN,     /* waits for the queue to tear it; nothing is posted any more */
+    RDMA_LINK_TORN,       /* its queue pair is gone; waits for close */
+    RDMA_LINK_ABANDONED   /* closed while its thread was at it; freed when that has ended */
 };
 
 struct kvasir_link {
@@ -122,8 +125,15 @@ struct kvasir_link {
     bool waiting;            /* in the queue's list: for room in the completion queue */
     bool down_waiting;       /* down is in the done list */
     struct rdma_record down; /* the event LINK_DOWN */
+    bool up_waiting;         /* likewise */
+    struct rdma_record up;   /* the event LINK_UP */
+    TAILQ_ENTRY(kvasir_link) connect_entry; /* in the queue's list: for a thread */
+    pthread_t connect_thread;               /* while connect_running */
+    bool connect_running;
+    int connect_error;            /* the thread's; of use when it has reported */
+    char said[KVASIR_SAID_BYTES]; /* why it could not be connected */
     struct kvasir_link_address local;
-    struct kvasir_link_address remote; /* of use when connected */
+    struct kvasir_link_address remote; /* of use from connecting on */
 };
 TAILQ_HEAD(rdma_link_list, kvasir_link);
 
@@ -131,6 +141,14 @@ TAILQ_HEAD(rdma_link_list, kvasir_link);
 struct rdma_slot {
     struct kvasir_link *link; /* owned; NULL: free */
     uint16_t generation;
+};
+
+/* Links that are being connected. */
+struct rdma_connects {
+    int watch_fd;     /* owned; readable when a completion or a report has come */
+    int ends[2];      /* owned: the pipe of reports, each a link */
+    unsigned running; /* threads */
+    struct rdma_link_list waiting;
 };
 
 struct kvasir_queue {
@@ -151,6 +169,7 @@ struct kvasir_queue {
     struct rdma_record_list done;   /* events that wait to be taken */
     struct rdma_link_list broken;
     struct rdma_link_list waiting;
+    struct rdma_connects connects;
     struct rdma_windows windows;
     struct kvasir_queue_stats stats;
     struct ibv_send_wr chain[RDMA_CHAIN_MAX];

@@ -1,5 +1,6 @@
 #include "rdma_link.h"
 
+#include "rdma_connect.h"
 #include "rdma_device.h"
 #include "rdma_job.h"
 #include "rdma_qp.h"
@@ -68,8 +69,7 @@ static enum kvasir_status make_queue_pair(struct kvasir_link *link, char *said)
                                       .sges_max = queue->sges_read_max > queue->sges_write_max
                                                       ? queue->sges_read_max
                                                       : queue->sges_write_max,
-                                      .inline_bytes = RDMA_INLINE_BYTES,
-                                      .rights = link->rights};
+                                      .inline_bytes = RDMA_INLINE_BYTES};
     link->qp = rdma_qp_create(queue->domain, &options, &link->inline_bytes);
     if (link->qp == NULL) {
         return rdma_said(said, errno == ENOMEM ? KVASIR_NO_MEMORY : KVASIR_IO,
@@ -194,15 +194,13 @@ enum kvasir_status rdma_link_connect(struct kvasir_link *link,
     if (wrong != NULL) {
         return say_both(link, remote, KVASIR_INVALID, wrong, said);
     }
-    error = rdma_qp_connect(link->qp, link->queue->domain, &link->local, remote);
-    if (error != 0) {
-        bool unreachable = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-        return say_both(link, remote, unreachable ? KVASIR_TIMEOUT : KVASIR_IO, strerror(error),
-                        said);
-    }
     link->remote = *remote;
-    link->state = RDMA_LINK_READY;
-    return KVASIR_OK;
+    error = rdma_connect_start(link);
+    if (error != 0) {
+        return say_both(link, remote, KVASIR_NO_MEMORY, strerror(error), said);
+    }
+    link->state = RDMA_LINK_CONNECTING;
+    return KVASIR_PENDING;
 }
 
 /* ---- completions ---- */
@@ -368,6 +366,49 @@ void rdma_link_tear(struct kvasir_link *link)
     TAILQ_INSERT_TAIL(&queue->done, &link->down, entry);
 }
 
+static void queue_up_event(struct kvasir_link *link, enum kvasir_status status, const char *reason)
+{
+    link->up.kind = KVASIR_EVENT_LINK_UP;
+    link->up.status = status;
+    link->up.reason = reason;
+    link->up.job.cookie = link->cookie;
+    link->up_waiting = true;
+    TAILQ_INSERT_TAIL(&link->queue->done, &link->up, entry);
+}
+
+void rdma_link_connected(struct kvasir_link *link, int error)
+{
+    if (link->state == RDMA_LINK_ABANDONED) {
+        end_queue_pair(link);
+        free(link);
+        return;
+    }
+    if (error == 0) {
+        error =
+            rdma_qp_start(link->qp, link->queue->domain, &link->local, &link->remote, link->rights);
+    }
+    if (error == 0) {
+        link->state = RDMA_LINK_READY;
+        queue_up_event(link, KVASIR_OK, ibv_wc_status_str(IBV_WC_SUCCESS));
+    } else {
+        bool unreachable = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+        enum kvasir_status status =
+            say_both(link, &link->remote, unreachable ? KVASIR_TIMEOUT : KVASIR_IO, strerror(error),
+                     link->said);
+        end_queue_pair(link);
+        link->state = RDMA_LINK_TORN;
+        queue_up_event(link, status, link->said);
+    }
+}
+
+static void leave_slot(struct kvasir_link *link)
+{
+    struct kvasir_queue *queue = link->queue;
+    queue->slots[link->slot].link = NULL;
+    queue->slots[link->slot].generation++;
+    queue->link_count--;
+}
+
 void rdma_link_close(struct kvasir_link **link_p)
 {
     struct kvasir_link *link = *link_p;
@@ -378,11 +419,20 @@ void rdma_link_close(struct kvasir_link **link_p)
     }
     queue = link->queue;
     *link_p = NULL;
+    if (link->state == RDMA_LINK_CONNECTING && rdma_connect_abandon(link)) {
+        /* The peer has no right to anything before this link is up, and now it never will be. */
+        link->state = RDMA_LINK_ABANDONED;
+        leave_slot(link);
+        return;
+    }
     if (link->state == RDMA_LINK_BROKEN) {
         rdma_link_tear(link);
     }
     if (link->down_waiting) {
         TAILQ_REMOVE(&queue->done, &link->down, entry);
+    }
+    if (link->up_waiting) {
+        TAILQ_REMOVE(&queue->done, &link->up, entry);
     }
     if (link->state != RDMA_LINK_TORN) {
         end_queue_pair(link);
@@ -392,9 +442,7 @@ void rdma_link_close(struct kvasir_link **link_p)
     while ((window = TAILQ_FIRST(&link->windows)) != NULL) {
         rdma_window_put(&queue->windows, &window);
     }
-    queue->slots[link->slot].link = NULL;
-    queue->slots[link->slot].generation++;
-    queue->link_count--;
+    leave_slot(link);
     free(link);
     /* Completions of it may still lie there; their places are promised to others. */
     rdma_queue_collect(queue);

@@ -13,6 +13,9 @@ enum kvasir_status rdma_link_connect(struct kvasir_link *link,
                                      const struct kvasir_link_address *remote, char *said);
 void rdma_link_close(struct kvasir_link **link_p);
 
+/* Its connecting has ended: 0, or the system's error. An abandoned link is freed. */
+void rdma_link_connected(struct kvasir_link *link, int error);
+
 /* What a work request of that number carries as its id; link and number of it, or NULL: of a link that is
  * gone. */
 uint64_t rdma_link_request_id(const struct kvasir_link *link, uint32_t number);

@@ -138,12 +138,19 @@ static bool try_revoke(struct trial *trial)
            say(trial, "reading with a revoked key", "bytes came");
 }
 
-static struct ibv_qp *make_side(struct trial *trial, unsigned rights)
+static struct ibv_qp *make_side(struct trial *trial)
 {
     unsigned inline_bytes = 0;
-    const struct rdma_qp_options options = {
-        .cq = trial->cq, .depth = DEPTH, .sges_max = 1, .rights = rights};
+    const struct rdma_qp_options options = {.cq = trial->cq, .depth = DEPTH, .sges_max = 1};
     return rdma_qp_create(trial->domain, &options, &inline_bytes);
+}
+
+static int connect_side(const struct trial *trial, struct ibv_qp *qp,
+                        const struct kvasir_link_address *local,
+                        const struct kvasir_link_address *remote, unsigned rights)
+{
+    int error = rdma_qp_reach(qp, trial->domain, local, remote);
+    return error != 0 ? error : rdma_qp_start(qp, trial->domain, local, remote, rights);
 }
 
 static bool connect_sides(struct trial *trial, const struct kvasir_gid *gid)
@@ -159,9 +166,9 @@ static bool connect_sides(struct trial *trial, const struct kvasir_gid *gid)
     int error;
     owner.queue_pair = trial->owner->qp_num;
     reader.queue_pair = trial->reader->qp_num;
-    error = rdma_qp_connect(trial->owner, trial->domain, &owner, &reader);
+    error = connect_side(trial, trial->owner, &owner, &reader, KVASIR_RIGHT_REMOTE_READ);
     if (error == 0) {
-        error = rdma_qp_connect(trial->reader, trial->domain, &reader, &owner);
+        error = connect_side(trial, trial->reader, &reader, &owner, 0);
     }
     return error == 0 || say(trial, "connecting two queue pairs", strerror(error));
 }
@@ -182,8 +189,8 @@ static bool set_up(struct trial *trial, const struct kvasir_gid *gid)
     if (trial->cq == NULL) {
         return say(trial, "a completion queue", strerror(errno));
     }
-    trial->owner = make_side(trial, KVASIR_RIGHT_REMOTE_READ);
-    trial->reader = make_side(trial, 0);
+    trial->owner = make_side(trial);
+    trial->reader = make_side(trial);
     if (trial->owner == NULL || trial->reader == NULL) {
         return say(trial, "a queue pair", strerror(errno));
     }

@@ -21,21 +21,12 @@ static unsigned access_of(unsigned rights)
     return access;
 }
 
-static int to_init(struct ibv_qp *qp, const struct kvasir_domain *domain, unsigned rights)
+static int to_init(struct ibv_qp *qp, const struct kvasir_domain *domain)
 {
-    const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
-                                     .port_num = (uint8_t)domain->facts.device.port,
-                                     .qp_access_flags = access_of(rights)};
-    if (domain->facts.device.windows && rights != 0) {
-        attributes.qp_access_flags |= IBV_ACCESS_MW_BIND;
-        if (ibv_modify_qp(qp, &attributes, mask) == 0) {
-            return 0;
-        }
-        /* Some drivers do not want to be told. */
-        attributes.qp_access_flags &= ~(unsigned)IBV_ACCESS_MW_BIND;
-    }
-    return ibv_modify_qp(qp, &attributes, mask);
+                                     .port_num = (uint8_t)domain->facts.device.port};
+    return ibv_modify_qp(qp, &attributes,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
 struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp_options *options,
@@ -59,7 +50,7 @@ struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp
     if (qp == NULL) {
         return NULL;
     }
-    error = to_init(qp, domain, options->rights);
+    error = to_init(qp, domain);
     if (error != 0) {
         (void)ibv_destroy_qp(qp);
         errno = error;
@@ -90,9 +81,8 @@ static uint8_t lesser(uint32_t a, uint32_t b)
     return (uint8_t)(least < UINT8_MAX ? least : UINT8_MAX);
 }
 
-int rdma_qp_connect(struct ibv_qp *qp, const struct kvasir_domain *domain,
-                    const struct kvasir_link_address *local,
-                    const struct kvasir_link_address *remote)
+int rdma_qp_reach(struct ibv_qp *qp, const struct kvasir_domain *domain,
+                  const struct kvasir_link_address *local, const struct kvasir_link_address *remote)
 {
     uint32_t mtu_bytes =
         local->mtu_bytes < remote->mtu_bytes ? local->mtu_bytes : remote->mtu_bytes;
@@ -102,25 +92,37 @@ int rdma_qp_connect(struct ibv_qp *qp, const struct kvasir_domain *domain,
                                      .rq_psn = remote->packet_sequence,
                                      .max_dest_rd_atomic = lesser(local->rd_atomic, UINT8_MAX),
                                      .min_rnr_timer = RNR_TIMER};
-    int error;
     fill_path(&attributes.ah_attr, domain, local, remote);
-    error = ibv_modify_qp(qp, &attributes,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    if (error != 0) {
-        return error;
-    }
-    memset(&attributes, 0, sizeof(attributes));
-    attributes.qp_state = IBV_QPS_RTS;
-    attributes.timeout = ACK_TIMEOUT;
-    attributes.retry_cnt = RETRIES;
-    attributes.rnr_retry = RETRIES;
-    attributes.sq_psn = local->packet_sequence;
-    attributes.max_rd_atomic =
-        lesser((uint32_t)domain->attributes.max_qp_init_rd_atom, remote->rd_atomic);
     return ibv_modify_qp(qp, &attributes,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+int rdma_qp_start(struct ibv_qp *qp, const struct kvasir_domain *domain,
+                  const struct kvasir_link_address *local, const struct kvasir_link_address *remote,
+                  unsigned rights)
+{
+    const int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_ACCESS_FLAGS;
+    struct ibv_qp_attr attributes = {
+        .qp_state = IBV_QPS_RTS,
+        .timeout = ACK_TIMEOUT,
+        .retry_cnt = RETRIES,
+        .rnr_retry = RETRIES,
+        .sq_psn = local->packet_sequence,
+        .max_rd_atomic =
+            lesser((uint32_t)domain->attributes.max_qp_init_rd_atom, remote->rd_atomic),
+        .qp_access_flags = access_of(rights),
+    };
+    if (domain->facts.device.windows && rights != 0) {
+        attributes.qp_access_flags |= IBV_ACCESS_MW_BIND;
+        if (ibv_modify_qp(qp, &attributes, mask) == 0) {
+            return 0;
+        }
+        /* Some drivers do not want to be told. */
+        attributes.qp_access_flags &= ~(unsigned)IBV_ACCESS_MW_BIND;
+    }
+    return ibv_modify_qp(qp, &attributes, mask);
 }
 
 void rdma_qp_stop(struct ibv_qp *qp)

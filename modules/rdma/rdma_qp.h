@@ -10,17 +10,24 @@ struct rdma_qp_options {
     unsigned depth;
     unsigned sges_max;
     unsigned inline_bytes; /* wished for */
-    unsigned rights;       /* KVASIR_RIGHT_REMOTE_READ, KVASIR_RIGHT_REMOTE_WRITE */
 };
 
-/* Creates it and takes it to INIT. NULL: see errno. inline_bytes_p: what it got. */
+/* Creates it and takes it to INIT, where the peer has no right. NULL: see errno. inline_bytes_p: what it
+ * got. */
 struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp_options *options,
                               unsigned *inline_bytes_p);
 
-/* Takes it to RTS. 0, or the system's error. */
-int rdma_qp_connect(struct ibv_qp *qp, const struct kvasir_domain *domain,
-                    const struct kvasir_link_address *local,
-                    const struct kvasir_link_address *remote);
+/* Takes it to RTR. The system resolves the peer's address, which may take it a second. 0, or the system's
+ * error. Any thread. */
+int rdma_qp_reach(struct ibv_qp *qp, const struct kvasir_domain *domain,
+                  const struct kvasir_link_address *local,
+                  const struct kvasir_link_address *remote);
+
+/* Takes it on to RTS and gives the peer its rights (KVASIR_RIGHT_REMOTE_READ, KVASIR_RIGHT_REMOTE_WRITE). 0,
+ * or the system's error. */
+int rdma_qp_start(struct ibv_qp *qp, const struct kvasir_domain *domain,
+                  const struct kvasir_link_address *local, const struct kvasir_link_address *remote,
+                  unsigned rights);
 
 /* From here on neither side moves a byte through it that is not on its way. */
 void rdma_qp_stop(struct ibv_qp *qp);

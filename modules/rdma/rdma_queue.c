@@ -1,6 +1,7 @@
 #include "rdma_queue.h"
 
 #include "rdma_chain.h"
+#include "rdma_connect.h"
 #include "rdma_link.h"
 #include "rdma_said.h"
 #include "rdma_window.h"
@@ -59,6 +60,7 @@ static enum kvasir_status make_completions(struct kvasir_queue *queue,
     unsigned most = within((uint64_t)domain->attributes.max_cqe, 1, RDMA_COMPLETIONS_MAX);
     unsigned wanted = within((uint64_t)options->links_max * RDMA_DEPTH_DEFAULT, 1, most);
     int flags;
+    int error;
     queue->channel = ibv_create_comp_channel(domain->context);
     if (queue->channel == NULL) {
         return rdma_said(said, KVASIR_IO, "device %s: no completion channel: %s", device,
@@ -75,6 +77,11 @@ static enum kvasir_status make_completions(struct kvasir_queue *queue,
                          device, wanted, strerror(errno));
     }
     queue->credits = (unsigned)queue->cq->cqe;
+    error = rdma_connect_setup(queue);
+    if (error != 0) {
+        return rdma_said(said, KVASIR_IO, "device %s: links cannot be waited for: %s", device,
+                         strerror(error));
+    }
     return KVASIR_OK;
 }
 
@@ -98,6 +105,8 @@ enum kvasir_status rdma_queue_create(struct kvasir_domain *domain,
     TAILQ_INIT(&queue->done);
     TAILQ_INIT(&queue->broken);
     TAILQ_INIT(&queue->waiting);
+    TAILQ_INIT(&queue->connects.waiting);
+    queue->connects.watch_fd = queue->connects.ends[0] = queue->connects.ends[1] = -1;
     take_limits(queue);
     status = make_pools(queue, options);
     if (status != KVASIR_OK) {
@@ -123,6 +132,7 @@ void rdma_queue_destroy(struct kvasir_queue **queue_p)
     for (unsigned i = 0; i < queue->links_max; i++) {
         rdma_link_close(&queue->slots[i].link);
     }
+    rdma_connect_teardown(queue);
     rdma_window_teardown(&queue->windows);
     if (queue->cq != NULL) {
         (void)ibv_destroy_cq(queue->cq);
@@ -179,6 +189,9 @@ void rdma_queue_collect(struct kvasir_queue *queue)
 {
     unsigned waiting = 0;
     struct kvasir_link *link;
+    if (queue->connects.running > 0) {
+        rdma_connect_collect(queue);
+    }
     take_completions(queue);
     while ((link = TAILQ_FIRST(&queue->broken)) != NULL) {
         rdma_link_tear(link);
@@ -221,9 +234,14 @@ static void give_event(struct kvasir_queue *queue, struct kvasir_event *event)
         TAILQ_INSERT_HEAD(&queue->unused, record, entry);
         return;
     }
-    /* A link's own last event lies within the link. */
-    link = (void *)((uint8_t *)record - offsetof(struct kvasir_link, down));
-    link->down_waiting = false;
+    /* A link's own first and last event lie within the link. */
+    if (record->kind == KVASIR_EVENT_LINK_UP) {
+        link = (void *)((uint8_t *)record - offsetof(struct kvasir_link, up));
+        link->up_waiting = false;
+    } else {
+        link = (void *)((uint8_t *)record - offsetof(struct kvasir_link, down));
+        link->down_waiting = false;
+    }
 }
 
 unsigned rdma_queue_poll(struct kvasir_queue *queue, struct kvasir_event *events, unsigned capacity)
@@ -250,7 +268,7 @@ enum kvasir_status rdma_queue_arm(struct kvasir_queue *queue)
 
 int rdma_queue_fd(const struct kvasir_queue *queue)
 {
-    return queue->channel->fd;
+    return queue->connects.watch_fd;
 }
 
 void rdma_queue_stats(const struct kvasir_queue *queue, struct kvasir_queue_stats *stats_p)

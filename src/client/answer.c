@@ -85,6 +85,13 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
     return status;
 }
 
+void answer_connected(struct link *link)
+{
+    if (link->state == LINK_GREETING) {
+        greeted(link);
+    }
+}
+
 /* Part of the greeting, or later, when another queue pair takes the place of one that failed. Whatever
  * goes wrong, the socket still works. */
 static enum kvasir_status take_connect_rdma(struct link *link, const struct reply_token *token,
@@ -99,8 +106,8 @@ static enum kvasir_status take_connect_rdma(struct link *link, const struct repl
     } else {
         status = queue_pair_token(link, token, now_us);
     }
-    if (status == KVASIR_OK && token->ends_reply && link->state == LINK_GREETING) {
-        greeted(link);
+    if (status == KVASIR_OK && token->ends_reply && !link->pair.connecting) {
+        answer_connected(link);
     }
     return status;
 }

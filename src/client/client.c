@@ -257,6 +257,7 @@ static void forget_memory(struct kvasir_client *client)
     for (uint32_t i = 0; i < client->link_count; i++) {
         client->links[i]->pair = (struct queue_pair){.state = QUEUE_PAIR_NONE};
     }
+    client->connecting_count = 0;
 }
 
 void kvasir_close(struct kvasir_client **client_p)

@@ -38,7 +38,8 @@ struct kvasir_client {
     uint32_t request_count;
     uint64_t done_count; /* requests finished so far */
     struct list views;
-    struct list moves;             /* transfers under way */
+    struct list moves;         /* transfers under way */
+    uint32_t connecting_count; /* queue pairs of which the device has yet to say that they are up */
     struct shm_map_table *regions; /* owned */
     struct remote_memory *memory;  /* owned; NULL: no RDMA */
     struct bounces *bounces;       /* owned; NULL: no buffer of a device was registered */

@@ -284,7 +284,7 @@ static bool poll_busily(struct kvasir_client *client, struct waiters *waiters, i
     int64_t end_us = clock_mono_us() + BUSY_POLL_US;
     end_us = end_us < until_us ? end_us : until_us;
     do {
-        if (watch_rings(waiters) || (!list_empty(&client->moves) && rdma_move_poll(client))) {
+        if (watch_rings(waiters) || (rdma_move_is_awaited(client) && rdma_move_poll(client))) {
             return true;
         }
         clock_sleep_us(0); /* whoever answers may need this very core */
@@ -361,15 +361,14 @@ void engine_turn(struct kvasir_client *client, int64_t deadline_us)
 {
     uint64_t done_before = client->done_count;
     int64_t now_us = clock_mono_us();
-    if (!list_empty(&client->moves)) {
-        (void)rdma_move_poll(client);
-    }
+    /* What came may be all that the caller waits for, such as a queue pair. */
+    bool moved = rdma_move_is_awaited(client) && rdma_move_poll(client);
     for (uint32_t i = 0; i < client->link_count; i++) {
         advance(client->links[i], now_us);
     }
     bool copied = client->bounces != NULL && bounce_advance(client);
     expire_requests(client, now_us);
-    if (client->done_count == done_before && !copied && !has_stranded_work(client)) {
+    if (client->done_count == done_before && !moved && !copied && !has_stranded_work(client)) {
         wait_for_channels(client, deadline_us);
     }
 }

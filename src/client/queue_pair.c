@@ -16,6 +16,10 @@ static void close_link(struct link *link)
         remote_memory_ops(link->client->memory)->link_close(&pair->link);
         pair->link = NULL;
     }
+    if (pair->connecting) {
+        pair->connecting = false;
+        link->client->connecting_count--;
+    }
 }
 
 void queue_pair_break(struct link *link, int64_t now_us)
@@ -92,8 +96,22 @@ static void connect_pair(struct link *link, int64_t now_us)
     struct queue_pair *pair = &link->pair;
     char said[KVASIR_SAID_BYTES] = "";
     if (remote_memory_ops(link->client->memory)->link_connect(pair->link, &pair->remote, said) !=
-        KVASIR_OK) {
+        KVASIR_PENDING) {
         client_explain_rdma(link->client, "no queue pair: %s", said);
+        queue_pair_break(link, now_us);
+        return;
+    }
+    pair->connecting = true;
+    link->client->connecting_count++;
+}
+
+void queue_pair_connected(struct link *link, const struct kvasir_event *event, int64_t now_us)
+{
+    struct queue_pair *pair = &link->pair;
+    pair->connecting = false;
+    link->client->connecting_count--;
+    if (event->status != KVASIR_OK) {
+        client_explain_rdma(link->client, "no queue pair: %s", event->reason);
         queue_pair_break(link, now_us);
         return;
     }

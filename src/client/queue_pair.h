@@ -23,6 +23,7 @@ enum queue_pair_state {
 struct queue_pair {
     uint8_t state; /* enum queue_pair_state */
     bool value_next;
+    bool connecting;          /* while ASKED: the server's answer is there, the device's is not */
     enum link_word word;      /* whose value comes next in the reply */
     struct kvasir_link *link; /* owned; NULL: DOWN or NONE */
     bool lends;               /* the server lends its memory on it */
@@ -44,6 +45,8 @@ bool queue_pair_ask(struct link *link, int64_t now_us);
 /* A token of the reply. KVASIR_OK or KVASIR_PROTOCOL. */
 enum kvasir_status queue_pair_token(struct link *link, const struct reply_token *token,
                                     int64_t now_us);
+/* The device has connected it, or says why it cannot. */
+void queue_pair_connected(struct link *link, const struct kvasir_event *event, int64_t now_us);
 /* It failed, or may not be used any more: nothing of ours is touched from here on. */
 void queue_pair_break(struct link *link, int64_t now_us);
 /* The link goes; the next connection begins anew. */

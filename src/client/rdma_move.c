@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "client/answer.h"
 #include "client/client_impl.h"
 #include "client/pipeline.h"
 
@@ -215,6 +216,18 @@ static void take_down(struct kvasir_client *client, const struct kvasir_event *e
     }
 }
 
+/* Of a queue pair that was closed meanwhile nothing comes. */
+static void take_up(struct kvasir_client *client, const struct kvasir_event *event)
+{
+    for (uint32_t i = 0; i < client->link_count; i++) {
+        struct link *link = client->links[i];
+        if (link->pair.connecting && queue_pair_cookie(link) == event->cookie) {
+            queue_pair_connected(link, event, clock_mono_us());
+            answer_connected(link);
+        }
+    }
+}
+
 bool rdma_move_poll(struct kvasir_client *client)
 {
     const struct remote_memory *memory = client->memory;
@@ -229,6 +242,8 @@ bool rdma_move_poll(struct kvasir_client *client)
                 take_move((struct rdma_move *)(uintptr_t)events[i].cookie, &events[i]);
             } else if (events[i].kind == KVASIR_EVENT_LINK_DOWN) {
                 take_down(client, &events[i]);
+            } else if (events[i].kind == KVASIR_EVENT_LINK_UP) {
+                take_up(client, &events[i]);
             }
         }
         any = any || count > 0;
@@ -239,11 +254,16 @@ bool rdma_move_poll(struct kvasir_client *client)
     return any;
 }
 
+bool rdma_move_is_awaited(const struct kvasir_client *client)
+{
+    return !list_empty(&client->moves) || client->connecting_count > 0;
+}
+
 int rdma_move_wait_fd(struct kvasir_client *client, bool *ready_p)
 {
     const struct remote_memory *memory = client->memory;
     *ready_p = false;
-    if (memory == NULL || list_empty(&client->moves)) {
+    if (memory == NULL || !rdma_move_is_awaited(client)) {
         return -1;
     }
     if (remote_memory_ops(memory)->queue_arm(remote_memory_queue(memory)) == KVASIR_OK) {

@@ -32,6 +32,8 @@ void rdma_move_start(struct rdma_move **move_p, uint64_t grant_id);
 /* One that was not started. */
 void rdma_move_discard(struct rdma_move **move_p);
 
+/* Whether the device has something to say yet: transfers, or queue pairs that are being connected. */
+bool rdma_move_is_awaited(const struct kvasir_client *client);
 /* Takes what the device has to say. True: there was something. */
 bool rdma_move_poll(struct kvasir_client *client);
 /* The descriptor that tells when there is something to poll. -1: nothing is under way, or *ready_p: there

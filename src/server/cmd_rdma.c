@@ -154,14 +154,38 @@ static bool parse_address(struct conn *conn, const struct request *request,
     return true;
 }
 
+/* Two rounds: the first begins to connect, the second, next_arg is not 0, waits for that and answers. */
+void cmd_rdma_plan_connect(struct conn *conn, struct request *request)
+{
+    if (request->next_arg != 0 && conn->remote != NULL) {
+        remote_await(conn);
+    }
+}
+
+static void reply_connected(struct conn *conn)
+{
+    const struct remote *remote = conn->remote;
+    if (remote->connect_status == KVASIR_OK) {
+        reply_map(conn, LINK_WORD_COUNT);
+        reply_address(conn, &remote->local, LINK_WORD_DEVICE);
+        return;
+    }
+    reply_errorf(conn, "%s no queue pair: %s", status_code_word(remote->connect_status),
+                 remote->said);
+    remote_close(conn);
+}
+
 void cmd_rdma_reply_connect(struct conn *conn, struct request *request)
 {
     struct kvasir_link_address client = {.gid.type = KVASIR_GID_ROCE_V2};
-    struct kvasir_link_address local = {0};
     char said[KVASIR_SAID_BYTES] = "";
     const struct fabric *fabric = conn->reactor->hub.fabric;
     bool lends = false;
     enum kvasir_status status;
+    if (request->next_arg != 0) {
+        reply_connected(conn);
+        return;
+    }
     if (fabric == NULL) {
         reply_error(conn, conn->reactor->server->rdma_refusal);
         return;
@@ -176,13 +200,13 @@ void cmd_rdma_reply_connect(struct conn *conn, struct request *request)
                          : fabric->ops->domain_facts(fabric->domain)->windows_reason);
         return;
     }
-    status = remote_open(conn, &client, lends, &local, said);
+    status = remote_open(conn, &client, lends, said);
     if (status != KVASIR_OK) {
         reply_errorf(conn, "%s no queue pair: %s", status_code_word(status), said);
-    } else {
-        reply_map(conn, LINK_WORD_COUNT);
-        reply_address(conn, &local, LINK_WORD_DEVICE);
+        return;
     }
+    request->next_arg = request->arg_count;
+    request->more = true;
 }
 
 /* ---- what both have in common ---- */

@@ -4,7 +4,7 @@
 
 #include "server/handlers.h"
 
-handler_plan_fn cmd_rdma_plan_put, cmd_rdma_plan_get;
+handler_plan_fn cmd_rdma_plan_connect, cmd_rdma_plan_put, cmd_rdma_plan_get;
 handler_reply_fn cmd_rdma_reply_connect, cmd_rdma_reply_put, cmd_rdma_reply_get;
 
 /* Whether the connection's user may use RDMA, and there is a device; what KV.HELLO then says of it. */

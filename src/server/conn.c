@@ -498,7 +498,7 @@ void conn_tick(struct conn *conn, const struct output_limits *limits)
     bool uploading = conn->upload.state == UPLOAD_RECEIVING ||
                      conn->upload.state == UPLOAD_DISCARDING || conn->upload.state == UPLOAD_READY;
     if (conn->remote != NULL) {
-        if (conn->remote->transfers.moving) {
+        if (conn->remote->transfers.moving || conn->remote->awaited) {
             tick_transfers(conn);
         }
         loan_tick(conn);

@@ -15,14 +15,30 @@
 /* ---- connections by their id ---- */
 
 /* A queue pair's cookie is its connection's id: it may be gone when word of it comes. */
-static void break_one(struct reactor *reactor, uint64_t id)
+static struct conn *find_remote(struct reactor *reactor, uint64_t id)
 {
     list_foreach (cursor, &reactor->conns) {
         struct conn *conn = list_entry(cursor, struct conn, link);
         if (conn->id == id && conn->remote != NULL) {
-            remote_break(conn);
-            return;
+            return conn;
         }
+    }
+    return NULL;
+}
+
+static void break_one(struct reactor *reactor, uint64_t id)
+{
+    struct conn *conn = find_remote(reactor, id);
+    if (conn != NULL) {
+        remote_break(conn);
+    }
+}
+
+static void connect_one(struct reactor *reactor, const struct kvasir_event *event)
+{
+    struct conn *conn = find_remote(reactor, event->cookie);
+    if (conn != NULL) {
+        remote_connected(conn, event->status, event->reason);
     }
 }
 
@@ -141,6 +157,8 @@ void hub_advance(struct reactor *reactor)
                 job_done((void *)(uintptr_t)events[i].cookie, events[i].status);
             } else if (events[i].kind == KVASIR_EVENT_LINK_DOWN) {
                 break_one(reactor, events[i].cookie);
+            } else if (events[i].kind == KVASIR_EVENT_LINK_UP) {
+                connect_one(reactor, &events[i]);
             }
         }
         if (count > 0) {

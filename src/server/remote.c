@@ -9,14 +9,15 @@
 #include <stdlib.h>
 
 static enum kvasir_status make_link(struct conn *conn, const struct kvasir_link_address *client,
-                                    struct kvasir_link_address *local_p, char *said)
+                                    char *said)
 {
+    struct remote *remote = conn->remote;
     struct hub *hub = &conn->reactor->hub;
     const struct fabric *fabric = hub->fabric;
     struct kvasir_link_options options = {
         .cookie = conn->id,
         .mtu_bytes = fabric->mtu_bytes,
-        .rights = conn->remote->loans.on ? KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE : 0,
+        .rights = remote->loans.on ? KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE : 0,
         .jobs_max = REMOTE_JOBS_MAX,
     };
     struct kvasir_gid gid;
@@ -26,21 +27,25 @@ static enum kvasir_status make_link(struct conn *conn, const struct kvasir_link_
         return status;
     }
     options.gid_index = (int)gid.index;
-    status = fabric->ops->link_create(hub->queue, &options, &conn->remote->link, local_p, said);
+    status = fabric->ops->link_create(hub->queue, &options, &remote->link, &remote->local, said);
     if (status == KVASIR_BUSY) {
         (void)snprintf(said, KVASIR_SAID_BYTES,
                        "this reactor has rdma-clients-max %llu of them already",
                        (unsigned long long)conn->reactor->settings.rdma_clients_max);
     }
     if (status != KVASIR_OK) {
-        conn->remote->link = NULL;
+        remote->link = NULL;
         return status;
     }
-    status = fabric->ops->link_connect(conn->remote->link, client, said);
-    if (status != KVASIR_OK) {
-        fabric->ops->link_close(&conn->remote->link);
+    status = fabric->ops->link_connect(remote->link, client, said);
+    if (status != KVASIR_PENDING) {
+        fabric->ops->link_close(&remote->link);
+        remote->link = NULL;
+        return status;
     }
-    return status;
+    remote->connecting = true;
+    remote->transfers.moved_us = conn->reactor->now.mono_us;
+    return KVASIR_OK;
 }
 
 bool remote_is_busy(const struct remote *remote)
@@ -49,7 +54,7 @@ bool remote_is_busy(const struct remote *remote)
 }
 
 enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_address *client,
-                               bool lends, struct kvasir_link_address *local_p, char *said)
+                               bool lends, char *said)
 {
     enum kvasir_status status;
     if (fabric_is_gone(conn->reactor->hub.fabric)) {
@@ -71,16 +76,55 @@ enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_addre
         metric_set(&conn->reactor->hub.fabric->lends, 1);
     }
     metric_add(&conn->reactor->metrics.rdma_clients, 1);
-    status = make_link(conn, client, local_p, said);
+    status = make_link(conn, client, said);
     if (status != KVASIR_OK) {
         remote_close(conn);
     }
     return status;
 }
 
+void remote_await(struct conn *conn)
+{
+    if (conn->remote->connecting) {
+        conn->remote->awaited = true;
+        conn->batch->waiting++;
+    }
+}
+
+/* The batch goes on in this connection's next turn. */
+static void connect_ended(struct conn *conn, enum kvasir_status status, const char *reason)
+{
+    struct remote *remote = conn->remote;
+    remote->connecting = false;
+    remote->connect_status = status;
+    (void)snprintf(remote->said, sizeof(remote->said), "%s", reason);
+    if (remote->awaited && conn->dead) {
+        conn->batch->waiting--;
+    } else if (remote->awaited) {
+        conn->yielded = true; /* what gives back is what the batch waits for */
+        conn_run_later(conn);
+    }
+    remote->awaited = false;
+}
+
+void remote_connected(struct conn *conn, enum kvasir_status status, const char *reason)
+{
+    struct remote *remote = conn->remote;
+    if (!remote->connecting) {
+        return;
+    }
+    connect_ended(conn, status, reason);
+    if (status != KVASIR_OK) {
+        remote_break(conn);
+    }
+}
+
 void remote_break(struct conn *conn)
 {
     struct remote *remote = conn->remote;
+    if (remote->connecting) {
+        connect_ended(conn, KVASIR_CLOSED, "the client left, time was up, or the device is gone");
+    }
     if (remote->link != NULL) {
         conn->reactor->hub.fabric->ops->link_close(&remote->link);
         remote->link = NULL;

@@ -17,16 +17,25 @@ struct conn;
 
 struct remote {
     struct kvasir_link *link; /* owned; NULL: broken */
+    bool connecting;          /* the transport has not said yet whether the client can be reached */
+    bool awaited;             /* the batch waits for that */
+    enum kvasir_status connect_status; /* of use when it has */
+    struct kvasir_link_address local;  /* what the client must know */
+    char said[KVASIR_SAID_BYTES];      /* why the client cannot be reached */
     struct transfers transfers;
     struct loans loans;
 };
 
-/* Makes the connection's queue pair and connects it to the client's; with lends the client may reach, by
- * it, what windows are bound to. local_p is what the client must know. On failure said holds a sentence for the client. KVASIR_OK, KVASIR_BUSY (rdma-clients-max),
- * KVASIR_NO_MEMORY, KVASIR_CLOSED (the device is gone) or what the transport says. */
-ATTR_MUST_USE enum kvasir_status remote_open(struct conn *conn,
-                                             const struct kvasir_link_address *client, bool lends,
-                                             struct kvasir_link_address *local_p, char *said);
+/* Makes the connection's queue pair and begins to connect it to the client's; with lends the client may
+ * reach, by it, what windows are bound to. On failure said holds a sentence for the client. KVASIR_OK: see
+ * remote_await; KVASIR_BUSY (rdma-clients-max), KVASIR_NO_MEMORY, KVASIR_CLOSED (the device is gone) or what
+ * the transport says. */
+ATTR_MUST_USE enum kvasir_status
+remote_open(struct conn *conn, const struct kvasir_link_address *client, bool lends, char *said);
+/* The batch waits until the queue pair is connected or cannot be. */
+void remote_await(struct conn *conn);
+/* The transport has said it. */
+void remote_connected(struct conn *conn, enum kvasir_status status, const char *reason);
 /* Closes the queue pair; the rest stays until what was under way has come back. */
 void remote_break(struct conn *conn);
 /* Whether jobs are under way. */

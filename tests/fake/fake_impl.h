@@ -86,6 +86,7 @@ struct fake_state {
     unsigned fail_at;
     bool held;
     bool removed;
+    bool slow; /* by fake_slow_lock */
     unsigned objects;
     char broken_rule[256]; /* the first */
     struct fake_key keys[FAKE_KEYS_MAX];

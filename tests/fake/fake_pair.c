@@ -12,6 +12,26 @@
 
 #define NUMBER_FIRST 16U
 
+static pthread_mutex_t fake_slow_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t fake_slow_over = PTHREAD_COND_INITIALIZER;
+
+void fake_slow(bool slow)
+{
+    (void)pthread_mutex_lock(&fake_slow_lock);
+    fake.slow = slow;
+    (void)pthread_cond_broadcast(&fake_slow_over);
+    (void)pthread_mutex_unlock(&fake_slow_lock);
+}
+
+static void resolve(void)
+{
+    (void)pthread_mutex_lock(&fake_slow_lock);
+    while (fake.slow) {
+        (void)pthread_cond_wait(&fake_slow_over, &fake_slow_lock);
+    }
+    (void)pthread_mutex_unlock(&fake_slow_lock);
+}
+
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
 {
     struct fake_qp *qp;
@@ -84,6 +104,7 @@ static int to_rtr(struct fake_qp *qp, const struct ibv_qp_attr *to)
         (to->ah_attr.is_global != 0 && !fake_gid(0, to->ah_attr.grh.sgid_index, &own))) {
         return EINVAL;
     }
+    resolve();
     if (!reachable(&to->ah_attr)) {
         return ETIMEDOUT;
     }
@@ -111,7 +132,6 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *to, int mask)
 {
     struct fake_qp *own = (struct fake_qp *)(void *)qp;
     int error = 0;
-    (void)mask;
     if (to->qp_state == IBV_QPS_ERR) {
         fake_qp_fail(own);
         return 0;
@@ -119,8 +139,11 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *to, int mask)
     if (fake_fails() || fake.removed) {
         return EIO;
     }
-    if (to->qp_state == IBV_QPS_INIT) {
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
         own->attributes.qp_access_flags = to->qp_access_flags;
+    }
+    if (to->qp_state == IBV_QPS_INIT) {
+        own->attributes.qp_state = IBV_QPS_INIT;
     } else if (to->qp_state == IBV_QPS_RTR) {
         error = to_rtr(own, to);
     } else {
@@ -130,6 +153,11 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *to, int mask)
         own->attributes.qp_state = to->qp_state;
     }
     return error;
+}
+
+unsigned fake_pair_rights(uint32_t queue_pair)
+{
+    return fake.pairs[queue_pair - NUMBER_FIRST]->attributes.qp_access_flags;
 }
 
 /* ---- asynchronous events ---- */

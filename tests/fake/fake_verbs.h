@@ -1,7 +1,7 @@
 #pragma once
 /* fake_verbs – a libibverbs of memory copies, linked with the rdma module in place of the real one: two
  * adapters in one process, strict about keys, bounds, rights, states and order, and able to fail. Used by
- * one thread, but for registrations. Tests steer it by these functions. */
+ * one thread, but for registrations and the resolving of addresses. Tests steer it by these functions. */
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -39,11 +39,15 @@ bool fake_fails(void);
 /* While held, work requests wait with the adapter; run lets so many of them happen, in order. */
 void fake_hold(bool held);
 void fake_run(unsigned count);
+/* While slow, no address is resolved: whoever asks for it waits. */
+void fake_slow(bool slow);
 /* The adapter is gone: nothing completes any more, not even in error, and no call of set-up works. */
 void fake_remove(void);
 /* An asynchronous event of adapter 0; of a queue pair when its number is not 0. */
 void fake_raise(enum ibv_event_type type, uint32_t queue_pair);
 
+/* What the peer of a queue pair may do: IBV_ACCESS_… */
+unsigned fake_pair_rights(uint32_t queue_pair);
 /* Objects of all kinds that are there now. */
 unsigned fake_objects(void);
 /* Of the last work request posted: its flags, and how many lists entries it had. */

@@ -11,6 +11,7 @@ import struct
 import tempfile
 
 import kvserver
+import resp
 
 MODULE = kvserver.BUILD / "test-modules/rdma_loop.so"
 READ, WRITE = 1, 2
@@ -25,7 +26,7 @@ class Control:
     """What the module shall do wrong from now on, and how many transfers wait in it; shared by all who
     load it."""
 
-    NAMES = ("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting")
+    NAMES = ("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting", "slow")
 
     def __init__(self):
         descriptor, path = tempfile.mkstemp(prefix="kvasir-loop-")
@@ -160,8 +161,7 @@ class Memory:
         ]
 
 
-def connect(connection, peer, **changes):
-    """KV.CONNECT RDMA: the server's address as a dictionary."""
+def _connect_words(peer, changes):
     wanted = {
         "QPN": peer.pair(),
         "PSN": random.randrange(1 << 24),
@@ -170,6 +170,18 @@ def connect(connection, peer, **changes):
         "RD_ATOMIC": 16,
     }
     wanted.update(changes)
-    words = [word for pair in wanted.items() if pair[1] is not None for word in pair]
-    reply = connection("KV.CONNECT", "RDMA", *words)
+    return [word for pair in wanted.items() if pair[1] is not None for word in pair]
+
+
+def address_of(reply):
     return {name.decode(): value for name, value in zip(reply[::2], reply[1::2])}
+
+
+def send_connect(connection, peer, **changes):
+    """KV.CONNECT RDMA; its reply, for address_of, is still to come."""
+    connection.send(resp.encode("KV.CONNECT", "RDMA", *_connect_words(peer, changes)))
+
+
+def connect(connection, peer, **changes):
+    """KV.CONNECT RDMA: the server's address as a dictionary."""
+    return address_of(connection("KV.CONNECT", "RDMA", *_connect_words(peer, changes)))

@@ -130,6 +130,67 @@ def test_no_way_to_the_client(server, control, peer):
         assert server.info()["rdma_clients"] == 1
 
 
+@pytest.fixture
+def slow(start, control):
+    """A server of one reactor whose device takes its time to connect queue pairs."""
+    server = loop.start_server(start, control, reactors=1, rdma_timeout_ms=60000)
+    control(slow=1)
+    yield server
+    control(slow=0)
+
+
+def test_a_slow_device_holds_up_nobody(slow, control, peer):
+    with slow.connect() as one, slow.connect() as other:
+        loop.send_connect(one, peer)
+        one.send(resp.encode("PING"))
+        kvserver.wait_until(lambda: slow.info()["rdma_clients"] == 1, "the queue pair")
+        assert other("SET", "k", "v") == "OK" and other("GET", "k") == b"v"
+        control(slow=0)
+        assert loop.address_of(one.read())["qpn"] > 0
+        assert one.read() == "PONG", "what comes behind waits its turn"
+        memory = loop.Memory(peer, 1)
+        assert get(one, "k", memory) == 1 and memory.bytes == b"v"
+
+
+def test_in_a_transaction_a_slow_device_is_waited_for(slow, control, peer):
+    with slow.connect() as connection:
+        assert connection("MULTI") == "OK"
+        loop.send_connect(connection, peer)
+        assert connection.read() == "QUEUED"
+        connection.send(resp.encode("EXEC"))
+        kvserver.wait_until(lambda: slow.info()["rdma_clients"] == 1, "the queue pair")
+        control(slow=0)
+        assert loop.address_of(connection.read()[0])["qpn"] > 0
+
+
+def test_a_client_that_leaves_while_it_is_connected(slow, control, peer):
+    with slow.connect() as connection:
+        loop.send_connect(connection, peer)
+        kvserver.wait_until(lambda: slow.info()["rdma_clients"] == 1, "the queue pair")
+    kvserver.wait_until(lambda: slow.info()["rdma_clients"] == 0, "it to go")
+    control(slow=0)
+    with slow.connect() as connection:
+        loop.connect(connection, peer)
+
+
+def test_a_device_that_never_connects_is_given_up(start, control, peer):
+    server = loop.start_server(start, control, reactors=1, rdma_timeout_ms=300)
+    control(slow=1)
+    with server.connect() as connection:
+        with pytest.raises(resp.Error, match="no queue pair: .*time was up"):
+            loop.connect(connection, peer)
+        assert server.info()["rdma_clients"] == 0
+        control(slow=0)
+        loop.connect(connection, peer)
+
+
+def test_the_server_stops_while_it_connects(slow, control, peer):
+    with slow.connect() as connection:
+        loop.send_connect(connection, peer)
+        kvserver.wait_until(lambda: slow.info()["rdma_clients"] == 1, "the queue pair")
+        slow.stop()
+
+
 def test_queue_pairs_are_bounded(start, control, peer):
     server = loop.start_server(start, control, reactors=1, rdma_clients_max=2)
     with server.connect() as one, server.connect() as two, server.connect() as three:

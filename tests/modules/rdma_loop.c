@@ -4,11 +4,11 @@
  *
  * Faults are asked for in the file that KVASIR_LOOP_CONTROL names, numbers of 32 bits: delay_ms of each
  * transfer; fail_jobs, how many of the next ones fail; hold, while not 0 none is done; gone, the device
- * is taken away; refuse, link_connect fails.
+ * is taken away; refuse, no peer is reached; slow, while not 0 no link gets connected.
  *
  * A test may itself be the peer: it makes a table by hand (see tests/integration/loop.py). */
 
-#include "rdma_loop_table.h"
+#include "rdma_loop_objects.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,49 +21,6 @@
 
 #define RECHECK_NS 5000000LL /* what is held is looked at again */
 #define BUSY_SPINS 100000U
-
-struct kvasir_domain {
-    struct state *state;
-    struct kvasir_domain_facts facts;
-    int fd;
-    bool told;
-};
-
-struct kvasir_memory {
-    struct kvasir_domain *domain;
-    uint64_t base, bytes;
-    unsigned rights;
-    struct key *key; /* NULL: no remote rights */
-};
-
-struct kvasir_link {
-    struct kvasir_queue *queue;
-    struct kvasir_link *next;
-    struct kvasir_link_options options;
-    struct pair *pair;
-    struct table *peer; /* mapped */
-    pid_t peer_process;
-    uint32_t peer_number;
-    unsigned job_count;
-    bool connected, failed, told;
-};
-
-struct entry {
-    struct kvasir_link *link; /* NULL: cancelled */
-    struct kvasir_job *job;
-    int64_t due_ns;
-};
-
-struct kvasir_queue {
-    struct kvasir_domain *domain;
-    struct kvasir_queue_options options;
-    struct kvasir_link *links;
-    unsigned link_count;
-    struct entry *entries; /* in the order of submission */
-    unsigned entry_count;
-    int fd;
-    struct kvasir_queue_stats stats;
-};
 
 /* ---- devices and domains ---- */
 
@@ -307,6 +264,29 @@ static enum kvasir_status outcome(const struct entry *entry)
     return status;
 }
 
+static bool is_up_due(const struct kvasir_link *link)
+{
+    return link->connecting && atomic_load(&link->queue->domain->state->control->slow) == 0;
+}
+
+/* Tells of links that are up, or cannot be. */
+static unsigned take_ups(struct kvasir_queue *queue, struct kvasir_event *events, unsigned capacity)
+{
+    unsigned count = 0;
+    for (struct kvasir_link *link = queue->links; link != NULL && count < capacity;
+         link = link->next) {
+        if (is_up_due(link)) {
+            link->connecting = false;
+            link->connected = link->connect_status == KVASIR_OK;
+            events[count++] = (struct kvasir_event){.kind = KVASIR_EVENT_LINK_UP,
+                                                    .status = link->connect_status,
+                                                    .cookie = link->options.cookie,
+                                                    .reason = link->connect_reason};
+        }
+    }
+    return count;
+}
+
 static unsigned loop_queue_poll(struct kvasir_queue *queue, struct kvasir_event *events,
                                 unsigned capacity)
 {
@@ -332,6 +312,7 @@ static unsigned loop_queue_poll(struct kvasir_queue *queue, struct kvasir_event 
                                                 .reason = "rdma_loop"};
     }
     queue->entry_count = kept;
+    count += take_ups(queue, events + count, capacity - count);
     for (struct kvasir_link *link = queue->links; link != NULL && count < capacity;
          link = link->next) {
         if (link->failed && !link->told && link->job_count == 0) {
@@ -349,6 +330,7 @@ static enum kvasir_status loop_queue_arm(struct kvasir_queue *queue)
 {
     struct itimerspec timer = {{0, 0}, {0, 0}};
     bool held = atomic_load(&queue->domain->state->control->hold) != 0;
+    bool connecting = false;
     int64_t now = now_ns();
     int64_t wait = RECHECK_NS;
     for (unsigned i = 0; i < queue->entry_count; i++) {
@@ -359,11 +341,12 @@ static enum kvasir_status loop_queue_arm(struct kvasir_queue *queue)
         wait = entry->due_ns - now < wait && entry->due_ns > now ? entry->due_ns - now : wait;
     }
     for (const struct kvasir_link *link = queue->links; link != NULL; link = link->next) {
-        if (link->failed && !link->told) {
+        if ((link->failed && !link->told) || is_up_due(link)) {
             return KVASIR_AGAIN;
         }
+        connecting = connecting || link->connecting;
     }
-    timer.it_value.tv_nsec = queue->entry_count > 0 ? wait : 0;
+    timer.it_value.tv_nsec = queue->entry_count > 0 || connecting ? wait : 0;
     return timerfd_settime(queue->fd, 0, &timer, NULL) == 0 ? KVASIR_OK : KVASIR_AGAIN;
 }
 
@@ -411,6 +394,17 @@ static enum kvasir_status loop_link_create(struct kvasir_queue *queue,
     return KVASIR_OK;
 }
 
+static enum kvasir_status begin_connecting(struct kvasir_link *link, enum kvasir_status status,
+                                           const char *reason)
+{
+    struct itimerspec soon = {.it_value.tv_nsec = 1};
+    link->connecting = true;
+    link->connect_status = status;
+    link->connect_reason = reason;
+    (void)timerfd_settime(link->queue->fd, 0, &soon, NULL);
+    return KVASIR_PENDING;
+}
+
 static enum kvasir_status loop_link_connect(struct kvasir_link *link,
                                             const struct kvasir_link_address *remote, char *said)
 {
@@ -418,7 +412,8 @@ static enum kvasir_status loop_link_connect(struct kvasir_link *link,
     char path[64];
     int fd;
     if (atomic_load(&link->queue->domain->state->control->refuse) != 0) {
-        return say(said, KVASIR_TIMEOUT, "loop0: no way to the peer, as the test wants it");
+        return begin_connecting(link, KVASIR_TIMEOUT,
+                                "loop0: no way to the peer, as the test wants it");
     }
     if (memcmp(remote->gid.raw, GID_PREFIX, PREFIX_BYTES) != 0) {
         return say(said, KVASIR_INVALID, "loop0: the peer's GID is none of this transport");
@@ -427,7 +422,7 @@ static enum kvasir_status loop_link_connect(struct kvasir_link *link,
     (void)snprintf(path, sizeof(path), "/proc/%u/fd/%u", place[1], place[0]);
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
-        return say(said, KVASIR_TIMEOUT, strerror(errno));
+        return begin_connecting(link, KVASIR_TIMEOUT, "loop0: the peer is not there");
     }
     link->peer = mmap(NULL, sizeof(*link->peer), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     (void)close(fd);
@@ -437,9 +432,8 @@ static enum kvasir_status loop_link_connect(struct kvasir_link *link,
     }
     link->peer_process = (pid_t)place[1];
     link->peer_number = remote->queue_pair;
-    link->connected = true;
     atomic_store(&link->pair->state, LINK_LIVE);
-    return KVASIR_OK;
+    return begin_connecting(link, KVASIR_OK, "rdma_loop");
 }
 
 static void loop_link_close(struct kvasir_link **link_p)

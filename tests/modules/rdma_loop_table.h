@@ -46,6 +46,7 @@ struct control {
     _Atomic uint32_t delay_ms, fail_jobs, hold, gone, refuse;
     _Atomic uint32_t no_windows; /* looked at when the device is opened */
     _Atomic uint32_t waiting;    /* out: transfers that were submitted and have no event yet */
+    _Atomic uint32_t slow;       /* while not 0 no link gets connected */
 };
 
 struct state {

@@ -287,7 +287,8 @@ int client_link(struct client *client, const struct kvasir_link_address *changes
     int good = reply->type == REDIS_REPLY_ARRAY;
     if (good) {
         read_address(reply, &server);
-        assert_int_equal(client->pair->ops->link_connect(client->link, &server, said), KVASIR_OK);
+        assert_int_equal(pair_connect(client->pair, client->end, client->link, &server, said),
+                         KVASIR_OK);
     } else {
         (void)snprintf(error, error_capacity, "%s", reply->str);
     }

@@ -358,8 +358,8 @@ static void test_transport_uses_the_lower_mtu(void **state)
     assert_int_equal(
         pair->ops->link_create(pair->peer.queue, &wanted, &pair->peer.link, &high, said),
         KVASIR_OK);
-    assert_int_equal(pair->ops->link_connect(pair->owner.link, &high, said), KVASIR_OK);
-    assert_int_equal(pair->ops->link_connect(pair->peer.link, &low, said), KVASIR_OK);
+    assert_int_equal(pair_connect(pair, &pair->owner, pair->owner.link, &high, said), KVASIR_OK);
+    assert_int_equal(pair_connect(pair, &pair->peer, pair->peer.link, &low, said), KVASIR_OK);
     check_size(pair, 64 * KIB, 41);
 }
 

@@ -158,11 +158,11 @@ void pair_create_link(struct pair *pair, struct pair_end *end, struct kvasir_lin
     }
 }
 
-static void connect_links(struct pair *pair, struct kvasir_link *link,
+static void connect_links(struct pair *pair, struct pair_end *end, struct kvasir_link *link,
                           const struct kvasir_link_address *remote)
 {
     char said[KVASIR_SAID_BYTES] = "";
-    if (pair->ops->link_connect(link, remote, said) != KVASIR_OK) {
+    if (pair_connect(pair, end, link, remote, said) != KVASIR_OK) {
         fail_msg("%s", said);
     }
 }
@@ -174,8 +174,8 @@ void pair_join_another(struct pair *pair, struct kvasir_link **of_owner_p,
     struct kvasir_link_address of_peer;
     pair_create_link(pair, &pair->owner, of_owner_p, &of_owner);
     pair_create_link(pair, &pair->peer, of_peer_p, &of_peer);
-    connect_links(pair, *of_owner_p, &of_peer);
-    connect_links(pair, *of_peer_p, &of_owner);
+    connect_links(pair, &pair->owner, *of_owner_p, &of_peer);
+    connect_links(pair, &pair->peer, *of_peer_p, &of_owner);
     pair->owner.address = of_owner;
     pair->peer.address = of_peer;
 }
@@ -222,6 +222,21 @@ struct kvasir_event pair_wait(struct pair *pair, struct pair_end *end)
         (void)sched_yield();
     }
     return event;
+}
+
+enum kvasir_status pair_connect(struct pair *pair, struct pair_end *end, struct kvasir_link *link,
+                                const struct kvasir_link_address *remote, char *said)
+{
+    enum kvasir_status status = pair->ops->link_connect(link, remote, said);
+    if (status != KVASIR_PENDING) {
+        return status;
+    }
+    struct kvasir_event event = pair_wait(pair, end);
+    assert_int_equal(event.kind, KVASIR_EVENT_LINK_UP);
+    if (event.status != KVASIR_OK) {
+        (void)snprintf(said, KVASIR_SAID_BYTES, "%s", event.reason);
+    }
+    return event.status;
 }
 
 enum kvasir_status pair_run(struct pair *pair, struct pair_end *end, struct kvasir_link *link,

@@ -64,6 +64,9 @@ void pair_join_another(struct pair *pair, struct kvasir_link **of_owner_p,
 
 /* The next event of an end's queue; fails the test when none comes in time. */
 struct kvasir_event pair_wait(struct pair *pair, struct pair_end *end);
+/* Connects a link of the end and waits for it. said: as of the contract. */
+enum kvasir_status pair_connect(struct pair *pair, struct pair_end *end, struct kvasir_link *link,
+                                const struct kvasir_link_address *remote, char *said);
 /* Submits, and waits for the job's event, whose status it gives. */
 enum kvasir_status pair_run(struct pair *pair, struct pair_end *end, struct kvasir_link *link,
                             struct kvasir_job *job);

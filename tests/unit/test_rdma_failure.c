@@ -282,10 +282,99 @@ static void test_rdma_failure_to_connect_names_both_sides(void **state)
     /* Nobody has this address. */
     two = make_two(&rig, 3);
     two.peer_address.gid.raw[15] = 99;
-    assert_int_equal(rig.ops->link_connect(two.owner, &two.peer_address, rig.said), KVASIR_TIMEOUT);
+    assert_int_equal(rig_connect(&rig, &rig.owner, two.owner, &two.peer_address), KVASIR_TIMEOUT);
     assert_non_null(strstr(rig.said, "::ffff:10.0.0.1 (index 3"));
     assert_non_null(strstr(rig.said, "::ffff:10.0.0.99 (index 3"));
     close_two(&rig, &two);
+    rig_close(&rig);
+}
+
+/* ---- a device that takes long ---- */
+
+static void test_rdma_failure_to_resolve_soon_holds_up_nobody(void **state)
+{
+    struct rig rig;
+    struct two two;
+    (void)state;
+    assert_int_equal(rig_open(&rig, &PLAIN), KVASIR_OK);
+    memset(rig.peer.bytes, 7, RIG_MEMORY_BYTES);
+    two = make_two(&rig, 3);
+    fake_slow(true);
+    assert_int_equal(rig.ops->link_connect(two.owner, &two.peer_address, rig.said), KVASIR_PENDING);
+    /* Others of the same queue work meanwhile, and this one takes no job yet. */
+    assert_int_equal(rig_move(&rig, &rig.owner, KVASIR_JOB_READ, rig.peer.key, 0, 100), KVASIR_OK);
+    assert_int_equal(rig.owner.bytes[99], 7);
+    assert_true(rig_idle(&rig, &rig.owner));
+    assert_int_equal(rig.ops->submit(two.owner, &(struct kvasir_job){.kind = KVASIR_JOB_READ}),
+                     KVASIR_CLOSED);
+    assert_int_equal(rig.ops->queue_arm(rig.owner.queue), KVASIR_OK);
+    assert_false(rig_readable(rig.ops->queue_fd(rig.owner.queue)));
+    fake_slow(false);
+    assert_int_equal(rig_await_up(&rig, &rig.owner), KVASIR_OK);
+    close_two(&rig, &two);
+    rig_close(&rig);
+}
+
+static void test_rdma_failure_links_beyond_the_threads_wait_their_turn(void **state)
+{
+    enum {
+        LINKS = 20
+    };
+    const struct kvasir_queue_options wanted = {.links_max = LINKS, .jobs_max = 1};
+    struct kvasir_link_options options = {.gid_index = KVASIR_GID_INDEX_AUTO};
+    struct kvasir_link *links[LINKS] = {NULL};
+    struct kvasir_link_address address;
+    struct kvasir_link_address peer;
+    struct rig rig;
+    struct rig_end many = {.bytes = NULL};
+    struct two two;
+    (void)state;
+    assert_int_equal(rig_open(&rig, &PLAIN), KVASIR_OK);
+    two = make_two(&rig, 3);
+    peer = two.peer_address;
+    assert_int_equal(rig.ops->queue_create(rig.owner.domain, &wanted, &many.queue, rig.said),
+                     KVASIR_OK);
+    fake_slow(true);
+    for (unsigned i = 0; i < LINKS; i++) {
+        options.cookie = i;
+        assert_int_equal(rig.ops->link_create(many.queue, &options, &links[i], &address, rig.said),
+                         KVASIR_OK);
+        assert_int_equal(rig.ops->link_connect(links[i], &peer, rig.said), KVASIR_PENDING);
+    }
+    /* One that a thread is at, and one that waits for its turn. */
+    rig.ops->link_close(&links[0]);
+    rig.ops->link_close(&links[LINKS - 1]);
+    fake_slow(false);
+    for (unsigned i = 0; i < LINKS - 2; i++) {
+        assert_int_equal(rig_await_up(&rig, &many), KVASIR_OK);
+    }
+    assert_true(rig_idle(&rig, &many));
+    rig.ops->queue_destroy(&many.queue);
+    close_two(&rig, &two);
+    rig_close(&rig);
+}
+
+static void test_rdma_failure_closed_while_it_connects_gives_no_right(void **state)
+{
+    struct rig rig;
+    struct two two;
+    unsigned objects;
+    (void)state;
+    assert_int_equal(rig_open(&rig, &PLAIN), KVASIR_OK);
+    objects = fake_objects();
+    two = make_two(&rig, 3);
+    fake_slow(true);
+    assert_int_equal(rig.ops->link_connect(two.owner, &two.peer_address, rig.said), KVASIR_PENDING);
+    rig.ops->link_close(&two.owner);
+    assert_int_equal(fake_pair_rights(two.owner_address.queue_pair), 0);
+    fake_slow(false);
+    close_two(&rig, &two);
+    /* Its queue pair goes when the thread has ended, by the next looks at the queue or with it. */
+    while (fake_objects() != objects) {
+        struct pollfd wait = {.fd = rig.ops->queue_fd(rig.owner.queue), .events = POLLIN};
+        assert_int_equal(poll(&wait, 1, RIG_LIMIT_MS), 1);
+        assert_true(rig_idle(&rig, &rig.owner));
+    }
     rig_close(&rig);
 }
 
@@ -311,7 +400,7 @@ static void test_rdma_failure_of_addresses_that_cannot_be(void **state)
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(rig.ops->link_connect(two.owner, &wrong[i], rig.said), KVASIR_INVALID);
     }
-    assert_int_equal(rig.ops->link_connect(two.owner, &two.peer_address, rig.said), KVASIR_OK);
+    assert_int_equal(rig_connect(&rig, &rig.owner, two.owner, &two.peer_address), KVASIR_OK);
     assert_int_equal(rig.ops->link_connect(two.owner, &two.peer_address, rig.said), KVASIR_INVALID);
     assert_non_null(strstr(rig.said, "it was connected before"));
     close_two(&rig, &two);
@@ -359,6 +448,9 @@ int main(void)
         cmocka_unit_test(test_rdma_failure_closing_cancels_what_is_under_way),
         cmocka_unit_test(test_rdma_failure_of_the_adapter_leaves_nothing_waiting),
         cmocka_unit_test(test_rdma_failure_to_connect_names_both_sides),
+        cmocka_unit_test(test_rdma_failure_to_resolve_soon_holds_up_nobody),
+        cmocka_unit_test(test_rdma_failure_links_beyond_the_threads_wait_their_turn),
+        cmocka_unit_test(test_rdma_failure_closed_while_it_connects_gives_no_right),
         cmocka_unit_test(test_rdma_failure_of_addresses_that_cannot_be),
         cmocka_unit_test(test_rdma_failure_to_create_says_what_is_possible),
     };

@@ -50,9 +50,13 @@ static unsigned draw(struct model *model, unsigned below)
     return (unsigned)(model->random >> 33) % below;
 }
 
+static void take_events(struct model *model);
+
+/* No event is left, so that those of connecting are the only ones. */
 static void open_link(struct model *model, unsigned index)
 {
     struct model_link *link = &model->links[index];
+    take_events(model);
     link->life++;
     link->broken = false;
     link->grant_count = 0;

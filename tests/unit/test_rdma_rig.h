@@ -7,6 +7,7 @@
 
 #include <kvasir/module.h>
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 
 #define RIG_MEMORY_BYTES (256U << 10)
 #define RIG_EVENTS_MAX   64
+#define RIG_LIMIT_MS     60000
 #define RIG_RIGHTS       (KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE)
 
 struct rig_end {
@@ -119,6 +121,30 @@ static inline enum kvasir_status rig_open_end(struct rig *rig, struct rig_end *e
     return status;
 }
 
+/* Waits for the end of a link's connecting; nothing else may be under way on its queue. */
+static inline enum kvasir_status rig_await_up(struct rig *rig, struct rig_end *end)
+{
+    struct kvasir_event event = {.reason = NULL};
+    while (rig->ops->queue_poll(end->queue, &event, 1) == 0) {
+        struct pollfd wait = {.fd = rig->ops->queue_fd(end->queue), .events = POLLIN};
+        assert_int_equal(poll(&wait, 1, RIG_LIMIT_MS), 1);
+    }
+    assert_int_equal(event.kind, KVASIR_EVENT_LINK_UP);
+    if (event.status != KVASIR_OK) {
+        (void)snprintf(rig->said, sizeof(rig->said), "%s", event.reason);
+    }
+    return event.status;
+}
+
+/* Connects a link and waits for it. */
+static inline enum kvasir_status rig_connect(struct rig *rig, struct rig_end *end,
+                                             struct kvasir_link *link,
+                                             const struct kvasir_link_address *remote)
+{
+    enum kvasir_status status = rig->ops->link_connect(link, remote, rig->said);
+    return status == KVASIR_PENDING ? rig_await_up(rig, end) : status;
+}
+
 /* A pair of links, connected. owner_p and peer_p stay NULL on failure. */
 static inline enum kvasir_status rig_link(struct rig *rig, const struct rig_options *options,
                                           struct kvasir_link **owner_p, struct kvasir_link **peer_p)
@@ -137,10 +163,10 @@ static inline enum kvasir_status rig_link(struct rig *rig, const struct rig_opti
         status = rig->ops->link_create(rig->peer.queue, &wanted, peer_p, &peer, rig->said);
     }
     if (status == KVASIR_OK) {
-        status = rig->ops->link_connect(*owner_p, &peer, rig->said);
+        status = rig_connect(rig, &rig->owner, *owner_p, &peer);
     }
     if (status == KVASIR_OK) {
-        status = rig->ops->link_connect(*peer_p, &owner, rig->said);
+        status = rig_connect(rig, &rig->peer, *peer_p, &owner);
     }
     return status;
 }

@@ -12,8 +12,9 @@
  *   window   a revocable key to a part of one memory, good on one link only
  *
  * A queue, its links and its windows belong to one thread; there are no locks. Calls of set-up may
- * block for as long as the adapter and the kernel take (microseconds; connect up to a second, while
- * the peer's address is resolved; registering a second for each 10 GiB); submit, poll, arm never do.
+ * block for as long as the adapter and the kernel take (microseconds; registering a second for each
+ * 10 GiB); connect, submit, poll, arm never do. Only destroying a queue waits for links that were closed
+ * while they were being connected: a second at most.
  *
  * Submitting: a job (transfer, bind, revoke) waits in its link's bounded queue, is posted in order, in
  * as many work requests as it takes with one completion asked for, and ends with exactly one event.
@@ -83,7 +84,8 @@ struct kvasir_transport_ops {
                                        struct kvasir_queue **queue_p, char *said);
     /* Closes links that are still there; what they had under way ends without an event. */
     void (*queue_destroy)(struct kvasir_queue **queue_p);
-    /* Readable after arm when there is something to poll; for an event loop. */
+    /* Readable after arm when there is something to poll, and without it when a link is up or could not be
+     * connected; for an event loop. */
     int (*queue_fd)(const struct kvasir_queue *queue);
     /* Up to capacity events; fewer: there are no more now. */
     unsigned (*queue_poll)(struct kvasir_queue *queue, struct kvasir_event *events,
@@ -98,10 +100,10 @@ struct kvasir_transport_ops {
                                       const struct kvasir_link_options *options,
                                       struct kvasir_link **link_p,
                                       struct kvasir_link_address *local_p, char *said);
-    /* Once a link. Success says that the addresses fit, not that the peer answers: the first job will
-     * tell. KVASIR_OK; KVASIR_INVALID: an address that cannot be, or does not fit (said names device,
-     * GID and MTU of both sides); KVASIR_TIMEOUT, KVASIR_IO: no way to the peer. After a failure the
-     * link can only be closed. */
+    /* Once a link. KVASIR_PENDING: KVASIR_EVENT_LINK_UP will come, while the peer's address is resolved
+     * (a second at most); before that the peer has no right to anything, and the link takes no job.
+     * KVASIR_INVALID: an address that cannot be, or does not fit (said names device, GID and MTU of both
+     * sides); KVASIR_NO_MEMORY. */
     enum kvasir_status (*link_connect)(struct kvasir_link *link,
                                        const struct kvasir_link_address *remote, char *said);
     /* Never fails. When it returns, the peer reaches nothing and the adapter touches nothing through this

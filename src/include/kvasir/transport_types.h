@@ -166,19 +166,24 @@ enum kvasir_event_kind {
     KVASIR_EVENT_PORT_DOWN = 2, /* domain_poll only, as are those below */
     KVASIR_EVENT_PORT_UP = 3,
     KVASIR_EVENT_DEVICE_GONE = 4, /* close what uses the domain, at once */
-    KVASIR_EVENT_LINK_BROKEN = 5  /* cookie: the link's; tell its owner, who closes it */
+    KVASIR_EVENT_LINK_BROKEN = 5, /* cookie: the link's; tell its owner, who closes it */
+    KVASIR_EVENT_LINK_UP = 6      /* cookie: the link's; the end of its connecting, see status */
 };
 
 /* Of a job: KVASIR_OK; KVASIR_DENIED: the peer's adapter refused the key, the range or the right;
  * KVASIR_TIMEOUT: the peer does not answer; KVASIR_CLOSED: an earlier one failed, so this one was
  * dropped; KVASIR_CANCELLED: the link was closed; KVASIR_INVALID: our adapter refused it; KVASIR_IO.
  * A bind that failed has given no right and keeps no window. A revoke always ends with KVASIR_OK: the
- * rights are gone, whatever became of the link. */
+ * rights are gone, whatever became of the link. Of a LINK_UP: KVASIR_OK says that the addresses fit, not
+ * that the peer answers, which the first job will tell; KVASIR_TIMEOUT, KVASIR_IO: there is no way to the
+ * peer, reason is a sentence with device, GID and MTU of both sides, and the link can only be closed. */
 struct kvasir_event {
     enum kvasir_event_kind kind;
     enum kvasir_status status;
     uint64_t cookie;
-    const char *reason; /* static, in the adapter's words; never NULL */
+    const char
+        *reason; /* in the adapter's words; never NULL. Static; of a LINK_UP good until its link is
+                           closed */
 };
 
 struct kvasir_queue_stats {
