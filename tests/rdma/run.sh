@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$(realpath -m "${KVASIR_BUILD:-build/gcc-release}")
-limit_s=${KVASIR_RDMA_LIMIT_S:-300}
+limit_s=${KVASIR_RDMA_LIMIT_S:-600}
 module=$build/modules/rdma.so
 library=$build/libkvasir.so.0
 passed=0 failed=0 skipped=0
@@ -26,7 +26,7 @@ lacks()
     case $1 in
     test_verbs) ;;
     test_transport | test_windows) needs+=("$module") ;;
-    test_server | test_library | test_loans) needs+=("$module" "$build/kvasir-server" "$library") ;;
+    test_server | test_library | test_loans | test_kills) needs+=("$module" "$build/kvasir-server" "$library") ;;
     *.py) needs=("$module" "$build/kvasir-server" "$library") ;;
     esac
     for need in "${needs[@]}"; do

@@ -185,7 +185,7 @@ void pair_join(struct pair *pair)
     pair_join_another(pair, &pair->owner.link, &pair->peer.link);
 }
 
-static void empty_queue(struct pair *pair, struct pair_end *end)
+void pair_empty(struct pair *pair, struct pair_end *end)
 {
     struct kvasir_event events[16];
     while (pair->ops->queue_poll(end->queue, events, 16) > 0) {
@@ -196,8 +196,8 @@ void pair_part(struct pair *pair)
 {
     pair->ops->link_close(&pair->peer.link);
     pair->ops->link_close(&pair->owner.link);
-    empty_queue(pair, &pair->peer);
-    empty_queue(pair, &pair->owner);
+    pair_empty(pair, &pair->peer);
+    pair_empty(pair, &pair->owner);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */

@@ -62,6 +62,8 @@ void pair_part(struct pair *pair);
 void pair_join_another(struct pair *pair, struct kvasir_link **of_owner_p,
                        struct kvasir_link **of_peer_p);
 
+/* Takes what events of an end's queue are there. */
+void pair_empty(struct pair *pair, struct pair_end *end);
 /* The next event of an end's queue; fails the test when none comes in time. */
 struct kvasir_event pair_wait(struct pair *pair, struct pair_end *end);
 /* Connects a link of the end and waits for it. said: as of the contract. */
