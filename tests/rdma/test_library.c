@@ -214,11 +214,12 @@ static void test_library_short_values_go_by_the_socket(void **state)
     assert_true(pair_untouched(world->arena + 100, 100));
 }
 
-static void test_library_goes_on_by_the_socket_when_the_link_goes_down(void **state)
+/* Four values of 16 MiB are read, and the network of one side is lost in the midst of it: all come within
+ * the call. */
+static void check_loss(struct world *world, const char *program, const char *verb, const char *link)
 {
     static struct kvasir_item items[4];
     static const char *const KEYS[] = {"d0", "d1", "d2", "d3"};
-    struct world *world = *state;
     struct kvasir_request *request = NULL;
     struct kvasir_counters counters;
     unsigned tcp_count = 0;
@@ -236,7 +237,7 @@ static void test_library_goes_on_by_the_socket_when_the_link_goes_down(void **st
                      KVASIR_PENDING);
     struct kvasir_request *done = NULL;
     assert_int_equal(kvasir_poll(world->client, 0, &done), KVASIR_AGAIN);
-    assert_int_equal(pair_run_program("/usr/sbin/vm_link", "down", "vm1"), 0);
+    assert_int_equal(pair_run_program(program, verb, link), 0);
 
     assert_int_equal(kvasir_poll(world->client, CALL_MS, &done), KVASIR_OK);
     assert_int_equal(kvasir_request_status(done), KVASIR_OK);
@@ -249,14 +250,40 @@ static void test_library_goes_on_by_the_socket_when_the_link_goes_down(void **st
     assert_true(tcp_count > 0);
     kvasir_counters(world->client, &counters);
     assert_true(counters.path_fallbacks > 0);
+    server_wait("rdma_lent_bytes", 0);
+    server_wait("leases", 0);
+}
 
-    /* And comes back to the link when that does. */
-    assert_int_equal(pair_run_program("/usr/sbin/vm_link", "up", "vm1"), 0);
-    for (int i = 0; i < TRIES_MAX && kvasir_path(world->client) != KVASIR_PATH_RDMA; i++) {
+/* And comes back to the link when that does. */
+static void check_return(struct world *world, const char *link, enum kvasir_path path)
+{
+    assert_int_equal(pair_run_program("/usr/sbin/vm_link", "up", link), 0);
+    for (int i = 0; i < TRIES_MAX && kvasir_path(world->client) != path; i++) {
         (void)poll(NULL, 0, 100);
         put(world, "k", 4096);
     }
-    check_value(world, "k", MIB, 14);
+    check_value_by(world, "k", MIB, 14, path);
+}
+
+static void test_library_goes_on_by_the_socket_when_the_link_goes_down(void **state)
+{
+    check_loss(*state, "/usr/sbin/vm_link", "down", "vm1");
+    check_return(*state, "vm1", KVASIR_PATH_RDMA);
+}
+
+static void test_library_goes_on_when_the_servers_port_goes_down(void **state)
+{
+    char said[128];
+    check_loss(*state, "/usr/sbin/vm_link", "down", "vm0");
+    (void)snprintf(said, sizeof(said), "RDMA device %s: the port is down", pair_text("VM_DEVICE"));
+    assert_true(server_logged(said));
+    check_return(*state, "vm0", KVASIR_PATH_RDMA);
+}
+
+static void test_library_drives_on_when_the_servers_port_goes_down(void **state)
+{
+    check_loss(*state, "/usr/sbin/vm_link", "down", "vm0");
+    check_return(*state, "vm0", KVASIR_PATH_RDMA_CLIENT);
 }
 
 static void test_library_call_ends_when_the_server_is_killed(void **state)
@@ -299,6 +326,8 @@ int main(void)
         ON_DRIVEN(test_library_short_values_go_by_the_socket),
         ON_WORLD(test_library_other_buffers_go_by_the_socket),
         ON_WORLD(test_library_goes_on_by_the_socket_when_the_link_goes_down),
+        ON_WORLD(test_library_goes_on_when_the_servers_port_goes_down),
+        ON_DRIVEN(test_library_drives_on_when_the_servers_port_goes_down),
         ON_WORLD(test_library_call_ends_when_the_server_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
