@@ -75,11 +75,13 @@ enum kvasir_status cuda_copier_copy(struct kvasir_copier *copier, void *to, cons
 
 enum kvasir_status cuda_copier_poll(struct kvasir_copier *copier)
 {
+    char said[KVASIR_SAID_BYTES];
     CUresult result;
-    if (copier->failed) {
+    if (copier->failed || cuda_devices_enter(copier->devices, copier->device, said) != KVASIR_OK) {
         return KVASIR_IO;
     }
     result = copier->devices->driver.cuStreamQuery(copier->stream);
+    cuda_devices_leave(copier->devices);
     if (result == CUDA_ERROR_NOT_READY) {
         return KVASIR_PENDING;
     }

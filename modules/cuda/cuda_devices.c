@@ -5,10 +5,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A driver that does not know the question answers 0. */
+static int attribute_of(const struct cuda_driver *driver, CUdevice device,
+                        CUdevice_attribute attribute)
+{
+    int value = 0;
+    CUresult result = driver->cuDeviceGetAttribute(&value, attribute, device);
+    return result == CUDA_SUCCESS ? value : 0;
+}
+
+/* What adapters may do with the device's memory: where its work cannot be made to see what they wrote,
+ * nothing. */
+static void learn_about_adapters(const struct cuda_driver *driver, CUdevice handle,
+                                 struct cuda_device *device)
+{
+    int ordering =
+        attribute_of(driver, handle, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+    int flush =
+        attribute_of(driver, handle, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+    device->ordered = ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+    device->dmabuf =
+        (device->ordered || (flush & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0) &&
+        attribute_of(driver, handle, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
+}
+
 static CUresult describe(const struct cuda_driver *driver, int index, struct cuda_device *device)
 {
     CUdevice handle;
-    int dmabuf = 0;
     CUresult result = driver->cuDeviceGet(&handle, index);
     if (result == CUDA_SUCCESS) {
         result = driver->cuDeviceGetName(device->name, (int)sizeof(device->name), handle);
@@ -17,11 +40,8 @@ static CUresult describe(const struct cuda_driver *driver, int index, struct cud
         result = driver->cuDeviceGetPCIBusId(device->pci_address, (int)sizeof(device->pci_address),
                                              handle);
     }
-    /* A driver that does not know the question does not offer it. */
-    if (result == CUDA_SUCCESS &&
-        driver->cuDeviceGetAttribute(&dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, handle) ==
-            CUDA_SUCCESS) {
-        device->dmabuf = dmabuf != 0;
+    if (result == CUDA_SUCCESS) {
+        learn_about_adapters(driver, handle, device);
     }
     return result;
 }
@@ -123,6 +143,15 @@ enum kvasir_status cuda_devices_enter(struct cuda_devices *devices, int device, 
                          cuda_driver_error(driver, result));
     }
     return KVASIR_OK;
+}
+
+enum kvasir_status cuda_devices_enter_any(struct cuda_devices *devices, char *said)
+{
+    int device = 0;
+    while (device < devices->count && devices->devices[device].context == NULL) {
+        device++;
+    }
+    return cuda_devices_enter(devices, device < devices->count ? device : 0, said);
 }
 
 void cuda_devices_leave(struct cuda_devices *devices)

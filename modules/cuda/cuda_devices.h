@@ -11,6 +11,7 @@
 struct cuda_device {
     _Atomic(CUcontext) context; /* NULL: not used yet */
     bool dmabuf;
+    bool ordered; /* its work sees what adapters wrote before it; false: only after a flush */
     char name[64];
     char pci_address[16];
 };
@@ -29,6 +30,9 @@ void cuda_devices_close(struct cuda_devices *devices);
  * device), KVASIR_NO_MEMORY, KVASIR_IO. */
 enum kvasir_status cuda_devices_enter(struct cuda_devices *devices, int device, char *said);
 void cuda_devices_leave(struct cuda_devices *devices);
+/* Likewise, of any device that is in use already, else of the first: for what takes a context and does not
+ * care which. */
+enum kvasir_status cuda_devices_enter_any(struct cuda_devices *devices, char *said);
 
 /* What a failed call of the driver is to the project. */
 enum kvasir_status cuda_devices_status(CUresult result);

@@ -25,6 +25,8 @@
     ROW(cuMemHostAlloc)                \
     ROW(cuMemFreeHost)                 \
     ROW(cuMemcpyAsync)                 \
+    ROW(cuPointerSetAttribute)         \
+    ROW(cuFlushGPUDirectRDMAWrites)    \
     ROW(cuStreamCreate)                \
     ROW(cuStreamDestroy)               \
     ROW(cuStreamQuery)                 \

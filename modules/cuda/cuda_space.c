@@ -14,44 +14,89 @@ static enum kvasir_space_kind kind_of(unsigned memory_type, unsigned managed)
     return memory_type == CU_MEMORYTYPE_HOST ? KVASIR_SPACE_PINNED : KVASIR_SPACE_DEVICE;
 }
 
-static enum kvasir_status space_find(void *state, const void *address,
-                                     struct kvasir_space_range *range_p)
-{
-    struct cuda_devices *devices = state;
-    const struct cuda_driver *driver = &devices->driver;
-    CUdeviceptr pointer = (CUdeviceptr)(uintptr_t)address;
-    struct kvasir_space_range range = {.base = NULL};
-    CUdeviceptr base = 0;
-    unsigned memory_type = 0, managed = 0;
-    size_t bytes = 0;
-    int ordinal = -1;
+/* What the driver says of one address, in one answer or several. */
+struct facts {
+    unsigned memory_type;
+    unsigned managed;
+    int device;
+    CUdeviceptr base;
+    size_t bytes;
+};
 
-    /* An address that the driver never heard of is an invalid value to it. */
-    CUresult result =
-        driver->cuPointerGetAttribute(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer);
+static CUresult ask(const struct cuda_driver *driver, CUdeviceptr pointer, struct facts *facts)
+{
+    const struct {
+        CUpointer_attribute attribute;
+        void *answer;
+    } questions[] = {
+        {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, &facts->memory_type},
+        {CU_POINTER_ATTRIBUTE_IS_MANAGED, &facts->managed},
+        {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, &facts->device},
+        {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, &facts->base},
+        {CU_POINTER_ATTRIBUTE_RANGE_SIZE, &facts->bytes},
+    };
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < sizeof(questions) / sizeof(questions[0]);
+         i++) {
+        result =
+            driver->cuPointerGetAttribute(questions[i].answer, questions[i].attribute, pointer);
+        /* An address that the driver never heard of is an invalid value to the first question. */
+        if (result == CUDA_ERROR_INVALID_VALUE && i > 0) {
+            result = CUDA_ERROR_UNKNOWN;
+        }
+    }
+    return result;
+}
+
+/* KVASIR_OK, KVASIR_NOT_FOUND, KVASIR_IO. */
+static enum kvasir_status find_one(struct cuda_devices *devices, CUdeviceptr pointer,
+                                   struct facts *facts)
+{
+    char said[KVASIR_SAID_BYTES];
+    CUresult result = ask(&devices->driver, pointer, facts);
+    /* A thread that never used a device may have to have a context to be answered. */
+    if (result == CUDA_ERROR_INVALID_CONTEXT &&
+        cuda_devices_enter_any(devices, said) == KVASIR_OK) {
+        result = ask(&devices->driver, pointer, facts);
+        cuda_devices_leave(devices);
+    }
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return KVASIR_NOT_FOUND;
     }
-    if (result != CUDA_SUCCESS ||
-        driver->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer) !=
-            CUDA_SUCCESS ||
-        driver->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer) !=
-            CUDA_SUCCESS ||
-        driver->cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, pointer) !=
-            CUDA_SUCCESS ||
-        driver->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, pointer) !=
-            CUDA_SUCCESS ||
-        ordinal < 0 || ordinal >= devices->count) {
-        return KVASIR_IO;
+    return result == CUDA_SUCCESS && facts->device >= 0 && facts->device < devices->count
+               ? KVASIR_OK
+               : KVASIR_IO;
+}
+
+static enum kvasir_status space_find(void *state, const void *address, size_t bytes,
+                                     struct kvasir_space_range *range_p)
+{
+    struct cuda_devices *devices = state;
+    struct facts facts = {.device = -1};
+    struct facts next;
+    unsigned long long id = 0;
+    CUdeviceptr pointer = (CUdeviceptr)(uintptr_t)address;
+    enum kvasir_status status = find_one(devices, pointer, &facts);
+    if (status != KVASIR_OK) {
+        return status;
     }
-    range.base = (void *)(uintptr_t)base;
-    range.bytes = bytes;
-    range.kind = kind_of(memory_type, managed);
-    range.device = ordinal;
-    range.dmabuf = range.kind == KVASIR_SPACE_DEVICE && devices->devices[ordinal].dmabuf;
-    (void)snprintf(range.pci_address, sizeof(range.pci_address), "%s",
-                   devices->devices[ordinal].pci_address);
-    *range_p = range;
+    /* A large tensor may be mapped from many pieces, and the driver tells of one at a time. */
+    while (facts.bytes > 0 && bytes > facts.bytes - (pointer - facts.base) &&
+           find_one(devices, facts.base + facts.bytes, &next) == KVASIR_OK &&
+           next.base == facts.base + facts.bytes && next.bytes > 0 && next.device == facts.device &&
+           next.memory_type == facts.memory_type && next.managed == facts.managed) {
+        facts.bytes += next.bytes;
+    }
+    /* A driver that numbers no allocations leaves it at 0. */
+    (void)devices->driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer);
+    *range_p = (struct kvasir_space_range){.base = (void *)(uintptr_t)facts.base,
+                                           .bytes = facts.bytes,
+                                           .id = id,
+                                           .kind = kind_of(facts.memory_type, facts.managed),
+                                           .device = facts.device};
+    range_p->dmabuf = range_p->kind == KVASIR_SPACE_DEVICE && devices->devices[facts.device].dmabuf;
+    (void)snprintf(range_p->pci_address, sizeof(range_p->pci_address), "%s",
+                   devices->devices[facts.device].pci_address);
     return KVASIR_OK;
 }
 
@@ -69,6 +114,10 @@ static enum kvasir_status export_pages(struct cuda_devices *devices,
     if (status != KVASIR_OK) {
         return status;
     }
+    /* Else a copy within the device that the framework was told is done may still be under way when an
+     * adapter reads. Memory of which it cannot be asked is copied asynchronously only. */
+    (void)devices->driver.cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                (CUdeviceptr)address);
     CUresult result = devices->driver.cuMemGetHandleForAddressRange(
         &fd, begin, end - begin, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     cuda_devices_leave(devices);
@@ -88,7 +137,7 @@ static enum kvasir_status space_export_dmabuf(void *state, const void *address, 
 {
     struct cuda_devices *devices = state;
     struct kvasir_space_range range;
-    enum kvasir_status status = space_find(state, address, &range);
+    enum kvasir_status status = space_find(state, address, bytes, &range);
     if (status == KVASIR_IO) {
         return cuda_said(said, status, "the CUDA driver cannot say what address %p is", address);
     }
@@ -133,10 +182,37 @@ static enum kvasir_status space_pinned_alloc(void *state, int device, size_t byt
 static void space_pinned_free(void *state, void **memory_p)
 {
     struct cuda_devices *devices = state;
-    if (*memory_p != NULL) {
+    char said[KVASIR_SAID_BYTES];
+    if (*memory_p != NULL && cuda_devices_enter_any(devices, said) == KVASIR_OK) {
         (void)devices->driver.cuMemFreeHost(*memory_p);
-        *memory_p = NULL;
+        cuda_devices_leave(devices);
     }
+    *memory_p = NULL;
+}
+
+static enum kvasir_status space_settle(void *state, int device, char *said)
+{
+    struct cuda_devices *devices = state;
+    enum kvasir_status status;
+    CUresult result;
+    if (device >= 0 && device < devices->count && devices->devices[device].ordered) {
+        return KVASIR_OK;
+    }
+    status = cuda_devices_enter(devices, device, said);
+    if (status != KVASIR_OK) {
+        return KVASIR_IO;
+    }
+    result = devices->driver.cuFlushGPUDirectRDMAWrites(
+        CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+        CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+    cuda_devices_leave(devices);
+    if (result != CUDA_SUCCESS) {
+        return cuda_said(said, KVASIR_IO,
+                         "CUDA device %d (%s) does not say that it sees what adapters wrote: %s",
+                         device, devices->devices[device].pci_address,
+                         cuda_driver_error(&devices->driver, result));
+    }
+    return KVASIR_OK;
 }
 
 const struct kvasir_space_ops cuda_space_ops = {
@@ -150,4 +226,5 @@ const struct kvasir_space_ops cuda_space_ops = {
     .copier_close = cuda_copier_close,
     .copy = cuda_copier_copy,
     .copier_poll = cuda_copier_poll,
+    .settle = space_settle,
 };

@@ -124,7 +124,7 @@ enum kvasir_status device_memory_find(const struct device_memory *memory, const 
                                       size_t bytes, struct kvasir_space_range *range_p, char *said)
 {
     struct kvasir_space_range range;
-    enum kvasir_status status = memory->ops->find(memory->state, base, &range);
+    enum kvasir_status status = memory->ops->find(memory->state, base, bytes, &range);
     if (status == KVASIR_IO) {
         (void)snprintf(said, KVASIR_SAID_BYTES, "the driver cannot say what address %p is", base);
         return status;

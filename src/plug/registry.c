@@ -168,7 +168,7 @@ enum kvasir_status registry_add_space(struct registry *registry, const struct kv
     if (ops == NULL || ops->struct_size < sizeof(*ops) || !registry_name_valid(ops->name) ||
         ops->find == NULL || ops->export_dmabuf == NULL || ops->pinned_alloc == NULL ||
         ops->pinned_free == NULL || ops->copier_open == NULL || ops->copier_close == NULL ||
-        ops->copy == NULL || ops->copier_poll == NULL) {
+        ops->copy == NULL || ops->copier_poll == NULL || ops->settle == NULL) {
         return KVASIR_INVALID;
     }
     status = add_entry(registry, REGISTRY_SPACE, ops->name, state, &entry);

@@ -31,6 +31,7 @@ static void begin(struct rig *rig, bool shm, size_t bounce_bytes)
     fake_cuda_fail("", 0, CUDA_SUCCESS);
     fake_cuda_hold_copies(0);
     fake_cuda_set(2, 1);
+    fake_cuda_set_ordering(100, 0);
     fake_start(&rig->fake);
     if (shm) {
         (void)snprintf(address, sizeof address, "unix://%s", rig->fake.path);
@@ -167,6 +168,24 @@ static void test_client_device_refuses_what_reaches_beyond(void **state)
     assert_int_equal(kvasir_register(rig.client, device, MIB), KVASIR_IO);
     end(&rig);
     fake_cuda_free(device);
+}
+
+static void test_client_device_takes_memory_that_is_mapped_in_pieces(void **state)
+{
+    struct rig rig;
+    (void)state;
+    begin(&rig, false, 4 * MIB);
+    uint8_t *device = fake_cuda_alloc_mapped(1, MIB / 2, 4);
+    uint8_t *other = registered(&rig, 2 * MIB);
+    assert_int_equal(kvasir_register(rig.client, device, 2 * MIB + 1), KVASIR_INVALID);
+    assert_int_equal(kvasir_register(rig.client, device, 2 * MIB), KVASIR_OK);
+    fill(device, 2 * MIB, 9);
+    assert_int_equal(kvasir_put(rig.client, "k", 1, device, 2 * MIB, NULL, 0), KVASIR_OK);
+    assert_int_equal(kvasir_get(rig.client, "k", 1, other, 2 * MIB, NULL, 0), KVASIR_OK);
+    assert_memory_equal(fake_cuda_look(other), fake_cuda_look(device), 2 * MIB);
+    end(&rig);
+    fake_cuda_free(device);
+    fake_cuda_free(other);
 }
 
 /* Pieces of both kinds in one value, and more items than there are lanes for. */
@@ -311,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_client_device_goes_by_shared_memory),
         cmocka_unit_test(test_client_device_says_what_became_of_a_buffer),
         cmocka_unit_test(test_client_device_refuses_what_reaches_beyond),
+        cmocka_unit_test(test_client_device_takes_memory_that_is_mapped_in_pieces),
         cmocka_unit_test(test_client_device_moves_batches_through_few_lanes),
         cmocka_unit_test(test_client_device_names_the_bound_on_pinned_memory),
         cmocka_unit_test(test_client_device_answers_a_copy_that_fails),

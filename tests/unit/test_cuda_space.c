@@ -35,6 +35,8 @@ static int create(void **state)
     fake_cuda_fail("", 0, CUDA_SUCCESS);
     fake_cuda_hold_copies(0);
     fake_cuda_set(2, 1);
+    fake_cuda_set_ordering(100, 0);
+    fake_cuda_set_context_needed(0);
     assert_int_equal(cuda_devices_open(&fixture->devices, DRIVER, fixture->said), KVASIR_OK);
     *state = fixture;
     return 0;
@@ -88,7 +90,7 @@ static void test_cuda_space_tells_what_an_address_is(void **state)
     void *pinned = NULL;
     char own = 0;
 
-    assert_int_equal(ops->find(&fixture->devices, device + 777, &range), KVASIR_OK);
+    assert_int_equal(ops->find(&fixture->devices, device + 777, 1, &range), KVASIR_OK);
     assert_ptr_equal(range.base, device);
     assert_true(range.bytes >= BYTES);
     assert_int_equal(range.kind, KVASIR_SPACE_DEVICE);
@@ -96,25 +98,125 @@ static void test_cuda_space_tells_what_an_address_is(void **state)
     assert_string_equal(range.pci_address, "0000:1c:00.0");
     assert_true(range.dmabuf);
 
-    assert_int_equal(ops->find(&fixture->devices, managed, &range), KVASIR_OK);
+    assert_int_equal(ops->find(&fixture->devices, managed, 1, &range), KVASIR_OK);
     assert_int_equal(range.kind, KVASIR_SPACE_MANAGED);
     assert_false(range.dmabuf);
 
     assert_int_equal(ops->pinned_alloc(&fixture->devices, 0, BYTES, &pinned, fixture->said),
                      KVASIR_OK);
-    assert_int_equal(ops->find(&fixture->devices, pinned, &range), KVASIR_OK);
+    assert_int_equal(ops->find(&fixture->devices, pinned, 1, &range), KVASIR_OK);
     assert_int_equal(range.kind, KVASIR_SPACE_PINNED);
     ops->pinned_free(&fixture->devices, &pinned);
     assert_null(pinned);
     ops->pinned_free(&fixture->devices, &pinned);
 
-    assert_int_equal(ops->find(&fixture->devices, &own, &range), KVASIR_NOT_FOUND);
+    assert_int_equal(ops->find(&fixture->devices, &own, 1, &range), KVASIR_NOT_FOUND);
     for (unsigned skip = 0; skip < 5; skip++) {
         fake_cuda_fail("cuPointerGetAttribute", skip, CUDA_ERROR_UNKNOWN);
-        assert_int_equal(ops->find(&fixture->devices, device, &range), KVASIR_IO);
+        assert_int_equal(ops->find(&fixture->devices, device, 1, &range), KVASIR_IO);
     }
     fake_cuda_free(device);
     fake_cuda_free(managed);
+}
+
+/* Expandable segments of a framework: one tensor over many mappings. */
+static void test_cuda_space_follows_memory_that_is_mapped_in_pieces(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvasir_space_range range;
+    struct kvasir_space_range first;
+    const size_t piece = (size_t)1 << 16;
+    char *device = fake_cuda_alloc_mapped(1, piece, 5);
+    int fd = -1;
+    uint64_t offset = 0;
+
+    assert_int_equal(ops->find(&fixture->devices, device, piece, &first), KVASIR_OK);
+    assert_ptr_equal(first.base, device);
+    assert_int_equal(first.bytes, piece);
+    assert_int_equal(ops->find(&fixture->devices, device + piece + 10, 3 * piece, &range),
+                     KVASIR_OK);
+    assert_ptr_equal(range.base, device + piece);
+    assert_int_equal(range.bytes, 4 * piece);
+    assert_int_not_equal(range.id, first.id);
+    /* No further than the memory goes. */
+    assert_int_equal(ops->find(&fixture->devices, device, 6 * piece, &range), KVASIR_OK);
+    assert_int_equal(range.bytes, 5 * piece);
+    assert_int_equal(ops->find(&fixture->devices, device, SIZE_MAX, &range), KVASIR_OK);
+    assert_int_equal(range.bytes, 5 * piece);
+    assert_int_equal(ops->export_dmabuf(&fixture->devices, device + piece, 2 * piece, &fd, &offset,
+                                        fixture->said),
+                     KVASIR_OK);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(ops->export_dmabuf(&fixture->devices, device + piece, 5 * piece, &fd, &offset,
+                                        fixture->said),
+                     KVASIR_INVALID);
+    fake_cuda_free(device);
+}
+
+static void test_cuda_space_tells_memory_from_what_had_its_address(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvasir_space_range before;
+    struct kvasir_space_range after;
+    char *device = fake_cuda_alloc(0, BYTES);
+    assert_int_equal(ops->find(&fixture->devices, device, 1, &before), KVASIR_OK);
+    fake_cuda_free(device);
+    char *again = fake_cuda_alloc(0, BYTES);
+    assert_ptr_equal(again, device);
+    assert_int_equal(ops->find(&fixture->devices, again, 1, &after), KVASIR_OK);
+    assert_int_not_equal(after.id, 0);
+    assert_int_not_equal(after.id, before.id);
+    fake_cuda_free(again);
+}
+
+static void test_cuda_space_answers_a_thread_without_a_context(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvasir_space_range range;
+    char *device = fake_cuda_alloc(1, BYTES);
+    char own = 0;
+    fake_cuda_set_context_needed(1);
+    assert_int_equal(ops->find(&fixture->devices, device, BYTES, &range), KVASIR_OK);
+    assert_int_equal(range.device, 1);
+    assert_int_equal(ops->find(&fixture->devices, &own, 1, &range), KVASIR_NOT_FOUND);
+    fake_cuda_fail("cuDevicePrimaryCtxRetain", 0, CUDA_ERROR_OUT_OF_MEMORY);
+    struct cuda_devices fresh;
+    assert_int_equal(cuda_devices_open(&fresh, DRIVER, fixture->said), KVASIR_OK);
+    assert_int_equal(ops->find(&fresh, device, BYTES, &range), KVASIR_IO);
+    cuda_devices_close(&fresh);
+    fake_cuda_free(device);
+}
+
+/* What an adapter wrote is flushed where the device does not see it by itself; where neither is to be had
+ * adapters are kept away. */
+static void test_cuda_space_settles_what_adapters_wrote(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cuda_devices other;
+    struct kvasir_space_range range;
+    char *device = fake_cuda_alloc(0, BYTES);
+    unsigned before = fake_cuda_flushes();
+    assert_int_equal(ops->settle(&fixture->devices, 0, fixture->said), KVASIR_OK);
+    assert_int_equal(fake_cuda_flushes(), before);
+
+    fake_cuda_set_ordering(0, 1);
+    assert_int_equal(cuda_devices_open(&other, DRIVER, fixture->said), KVASIR_OK);
+    assert_int_equal(ops->find(&other, device, 1, &range), KVASIR_OK);
+    assert_true(range.dmabuf);
+    assert_int_equal(ops->settle(&other, 0, fixture->said), KVASIR_OK);
+    assert_int_equal(fake_cuda_flushes(), before + 1);
+    fake_cuda_fail("cuFlushGPUDirectRDMAWrites", 0, CUDA_ERROR_UNKNOWN);
+    assert_int_equal(ops->settle(&other, 0, fixture->said), KVASIR_IO);
+    assert_non_null(strstr(fixture->said, "0000:1b:00.0"));
+    assert_int_equal(ops->settle(&other, 2, fixture->said), KVASIR_IO);
+    cuda_devices_close(&other);
+
+    fake_cuda_set_ordering(0, 0);
+    assert_int_equal(cuda_devices_open(&other, DRIVER, fixture->said), KVASIR_OK);
+    assert_int_equal(ops->find(&other, device, 1, &range), KVASIR_OK);
+    assert_false(range.dmabuf);
+    cuda_devices_close(&other);
+    fake_cuda_free(device);
 }
 
 static void test_cuda_space_exports_whole_pages_around_a_range(void **state)
@@ -145,7 +247,7 @@ static void test_cuda_space_refuses_what_cannot_be_exported(void **state)
 
     assert_int_equal(ops->export_dmabuf(&fixture->devices, &own, 1, &fd, &offset, fixture->said),
                      KVASIR_INVALID);
-    assert_int_equal(ops->find(&fixture->devices, device, &range), KVASIR_OK);
+    assert_int_equal(ops->find(&fixture->devices, device, 1, &range), KVASIR_OK);
     assert_int_equal(
         ops->export_dmabuf(&fixture->devices, device, range.bytes + 1, &fd, &offset, fixture->said),
         KVASIR_INVALID);
@@ -268,6 +370,10 @@ int main(void)
         cmocka_unit_test(test_cuda_space_names_a_missing_driver),
         cmocka_unit_test(test_cuda_space_names_a_driver_that_does_not_work),
         TEST(test_cuda_space_tells_what_an_address_is),
+        TEST(test_cuda_space_follows_memory_that_is_mapped_in_pieces),
+        TEST(test_cuda_space_tells_memory_from_what_had_its_address),
+        TEST(test_cuda_space_answers_a_thread_without_a_context),
+        TEST(test_cuda_space_settles_what_adapters_wrote),
         TEST(test_cuda_space_exports_whole_pages_around_a_range),
         TEST(test_cuda_space_refuses_what_cannot_be_exported),
         TEST(test_cuda_space_says_where_a_driver_offers_no_dmabuf),

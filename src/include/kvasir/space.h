@@ -3,7 +3,7 @@
  * address lies in it, how a network adapter reaches it directly, and how it is copied to and from host
  * memory where none can.
  *
- * Buffers are registered rarely and used often, so all but copy and copier_poll may take long:
+ * Buffers are registered rarely and used often, so all but copy, copier_poll and settle may take long:
  * microseconds to find, up to a second for the first use of a device. Any thread may call what takes
  * state; a copier belongs to one thread.
  *
@@ -25,10 +25,12 @@ enum kvasir_space_kind {
 /* "0000:1b:00.0" */
 #define KVASIR_PCI_ADDRESS_BYTES 16
 
-/* The allocation that an address lies in. */
+/* The memory that a range of addresses lies in: one allocation, or what is mapped piece after piece from one
+ * device's memory as far as was asked for. */
 struct kvasir_space_range {
     void *base;
     size_t bytes;
+    uint64_t id; /* no other memory of the process has it, before or after; 0: it is not known */
     enum kvasir_space_kind kind;
     int device;                                 /* as the driver counts, from 0 */
     char pci_address[KVASIR_PCI_ADDRESS_BYTES]; /* what adapters' distances are measured from */
@@ -43,14 +45,16 @@ struct kvasir_space_ops {
     size_t struct_size; /* sizeof(struct kvasir_space_ops) */
     const char *name;   /* "cuda" */
 
-    /* KVASIR_OK; KVASIR_NOT_FOUND: ordinary host memory, or none; KVASIR_IO: the driver failed. */
-    enum kvasir_status (*find)(void *state, const void *address,
+    /* What bytes from address on are. The range ends before they do where no further memory of the kind
+     * and device follows. KVASIR_OK; KVASIR_NOT_FOUND: ordinary host memory, or none; KVASIR_IO: the driver
+     * failed. */
+    enum kvasir_status (*find)(void *state, const void *address, size_t bytes,
                                struct kvasir_space_range *range_p);
 
     /* A dmabuf file of the host pages around a range of device memory, for
      * kvasir_transport_ops.memory_register: address lies *offset_p behind its start. The caller closes
      * *fd_p. KVASIR_OK; KVASIR_UNSUPPORTED: driver, kernel or allocation do not offer it, so that
-     * payload must be staged; KVASIR_INVALID: not within one allocation of device memory. */
+     * payload must be staged; KVASIR_INVALID: not all of it is one device's memory. */
     enum kvasir_status (*export_dmabuf)(void *state, const void *address, size_t bytes, int *fd_p,
                                         uint64_t *offset_p, char *said);
 
@@ -74,6 +78,10 @@ struct kvasir_space_ops {
     /* KVASIR_OK: all copies that were begun are done and seen by host and device; KVASIR_PENDING;
      * KVASIR_IO: some failed, and the contents of their targets are undefined. Never blocks. */
     enum kvasir_status (*copier_poll)(struct kvasir_copier *copier);
+
+    /* What adapters have written into the device's memory by now is seen by all work that is given to the
+     * device from here on. KVASIR_OK; KVASIR_IO. */
+    enum kvasir_status (*settle)(void *state, int device, char *said);
 };
 
 #ifdef __cplusplus

@@ -24,6 +24,8 @@ struct piece {
     int device;
     CUmemorytype type;
     bool managed;
+    size_t mapped_bytes; /* the driver tells of so many at a time; 0: of all */
+    unsigned long long id;
 };
 
 struct CUstream_st {
@@ -45,8 +47,14 @@ static struct {
     unsigned fail_skip;
     CUresult fail_result;
     int context_depth;
+    int ordering;
+    int flush_options;
+    bool context_needed;
+    unsigned flushes;
+    unsigned long long next_id;
+    void *freed; /* where the next may be mapped */
     struct piece pieces[PIECES_MAX];
-} fake = {.device_count = 2, .dmabuf = true};
+} fake = {.device_count = 2, .dmabuf = true, .ordering = 100, .next_id = 1};
 
 /* call is as the library exports it, perhaps with a version: cuCtxPushCurrent_v2. */
 static CUresult fails(const char *call)
@@ -93,39 +101,60 @@ void fake_cuda_set(int devices, int dmabuf)
     fake.dmabuf = dmabuf != 0;
 }
 
+void fake_cuda_set_ordering(int ordering, int flush_options)
+{
+    fake.ordering = ordering;
+    fake.flush_options = flush_options;
+}
+
+void fake_cuda_set_context_needed(int needed)
+{
+    fake.context_needed = needed != 0;
+}
+
+unsigned fake_cuda_flushes(void)
+{
+    return fake.flushes;
+}
+
 int fake_cuda_left(void)
 {
     return fake.left;
 }
 
-static void *map(int fd, size_t bytes, int rights)
+static void *map(void *wanted, int fd, size_t bytes, int rights)
 {
-    void *base = mmap(NULL, bytes, rights, MAP_SHARED, fd, 0);
+    void *base = mmap(wanted, bytes, rights, MAP_SHARED, fd, 0);
     return base == MAP_FAILED ? NULL : base;
 }
 
-static void *add_piece(int device, size_t bytes, CUmemorytype type, bool managed)
+static struct piece *add_piece(int device, size_t bytes, CUmemorytype type, bool managed)
 {
     for (unsigned i = 0; i < PIECES_MAX; i++) {
         struct piece *piece = &fake.pieces[i];
         bool apart = type == CU_MEMORYTYPE_DEVICE && !managed;
         if (piece->base == NULL) {
             size_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-            *piece = (struct piece){
-                .fd = -1, .bytes = whole, .device = device, .type = type, .managed = managed};
+            *piece = (struct piece){.fd = -1,
+                                    .bytes = whole,
+                                    .device = device,
+                                    .type = type,
+                                    .managed = managed,
+                                    .id = fake.next_id};
+            fake.next_id += 1000;
             if (apart) {
                 piece->fd = memfd_create("fake-device", MFD_CLOEXEC);
                 if (piece->fd >= 0 && ftruncate(piece->fd, (off_t)whole) == 0) {
-                    piece->base = map(piece->fd, whole, PROT_NONE);
-                    piece->alias = map(piece->fd, whole, PROT_READ | PROT_WRITE);
+                    piece->base = map(fake.freed, piece->fd, whole, PROT_NONE);
+                    piece->alias = map(NULL, piece->fd, whole, PROT_READ | PROT_WRITE);
                 }
             } else {
                 piece->base = piece->alias = aligned_alloc(PAGE_BYTES, whole);
             }
-            return piece->base;
+            return piece;
         }
     }
-    return NULL;
+    abort(); /* a test that takes more than there is */
 }
 
 static struct piece *find_piece(const void *address)
@@ -142,12 +171,19 @@ static struct piece *find_piece(const void *address)
 
 void *fake_cuda_alloc(int device, size_t bytes)
 {
-    return add_piece(device, bytes, CU_MEMORYTYPE_DEVICE, false);
+    return add_piece(device, bytes, CU_MEMORYTYPE_DEVICE, false)->base;
 }
 
 void *fake_cuda_alloc_managed(int device, size_t bytes)
 {
-    return add_piece(device, bytes, CU_MEMORYTYPE_DEVICE, true);
+    return add_piece(device, bytes, CU_MEMORYTYPE_DEVICE, true)->base;
+}
+
+void *fake_cuda_alloc_mapped(int device, size_t piece_bytes, unsigned piece_count)
+{
+    struct piece *piece = add_piece(device, piece_bytes * piece_count, CU_MEMORYTYPE_DEVICE, false);
+    piece->mapped_bytes = piece_bytes;
+    return piece->base;
 }
 
 void fake_cuda_free(void *memory)
@@ -157,6 +193,7 @@ void fake_cuda_free(void *memory)
         (void)munmap(piece->base, piece->bytes);
         (void)munmap(piece->alias, piece->bytes);
         (void)close(piece->fd);
+        fake.freed = piece->base;
     } else if (piece != NULL) {
         free(piece->base);
     }
@@ -217,7 +254,14 @@ CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute, CUdevi
 {
     (void)device;
     FAIL_POINT();
-    *value_p = attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED && fake.dmabuf;
+    *value_p = 0;
+    if (attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) {
+        *value_p = fake.dmabuf;
+    } else if (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) {
+        *value_p = fake.ordering;
+    } else if (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) {
+        *value_p = fake.flush_options;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -269,9 +313,14 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 {
     const struct piece *piece = find_piece((const void *)(uintptr_t)address);
     FAIL_POINT();
+    if (fake.context_needed && !in_context()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     if (piece == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    size_t part_bytes = piece->mapped_bytes != 0 ? piece->mapped_bytes : piece->bytes;
+    size_t part = (address - (uintptr_t)piece->base) / part_bytes;
     if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
         memcpy(data, &(unsigned){piece->type}, sizeof(unsigned));
     } else if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) {
@@ -279,12 +328,40 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
         memcpy(data, &piece->device, sizeof(int));
     } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
-        memcpy(data, &(CUdeviceptr){(uintptr_t)piece->base}, sizeof(CUdeviceptr));
+        CUdeviceptr start = (uintptr_t)piece->base + part * part_bytes;
+        memcpy(data, &start, sizeof(start));
     } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
-        memcpy(data, &piece->bytes, sizeof(size_t));
+        memcpy(data, &part_bytes, sizeof(part_bytes));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
+        memcpy(data, &(unsigned long long){piece->id + part}, sizeof(unsigned long long));
     } else {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr address)
+{
+    unsigned on;
+    FAIL_POINT();
+    memcpy(&on, value, sizeof(on));
+    return in_context() && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && on == 1 &&
+                   find_piece((const void *)(uintptr_t)address) != NULL
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope)
+{
+    FAIL_POINT();
+    if (!in_context() || (fake.flush_options & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0 ||
+        target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+        scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    fake.flushes++;
     return CUDA_SUCCESS;
 }
 
@@ -317,13 +394,16 @@ CUresult cuMemHostAlloc(void **memory_p, size_t bytes, unsigned int flags)
     if (!in_context()) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    *memory_p = add_piece(0, bytes, CU_MEMORYTYPE_HOST, false);
+    *memory_p = add_piece(0, bytes, CU_MEMORYTYPE_HOST, false)->base;
     fake.left++;
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void *memory)
 {
+    if (!in_context()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     fake_cuda_free(memory);
     fake.left--;
     return CUDA_SUCCESS;
@@ -369,6 +449,9 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamQuery(CUstream stream)
 {
     FAIL_POINT();
+    if (!in_context()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     if (fake.hold && stream->count > 0) {
         return CUDA_ERROR_NOT_READY;
     }
