@@ -184,7 +184,21 @@ static void wait_for_round(struct bounces *bounces)
     }
 }
 
-bool bounce_leave(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
+/* An adapter wrote into the device's memory. */
+static enum kvasir_status settle(struct kvasir_client *client, const struct kvasir_item *item)
+{
+    char said[KVASIR_SAID_BYTES] = "";
+    uint32_t count;
+    const struct iovec *segments = job_own_segments(item, &count);
+    enum kvasir_status status =
+        device_memory_settle(client->bounces->devices, segments, count, said);
+    if (status != KVASIR_OK) {
+        client_explain(client, "%s", said);
+    }
+    return status;
+}
+
+bool bounce_leave(struct kvasir_request *request, uint32_t index, enum kvasir_status *status_p)
 {
     struct kvasir_client *client = request->client;
     struct bounce *bounce = request->work[index].bounce;
@@ -196,7 +210,11 @@ bool bounce_leave(struct kvasir_request *request, uint32_t index, enum kvasir_st
         free(bounce);
         return true;
     }
-    if (bounce->state == BOUNCE_READY && status == KVASIR_OK) {
+    if (bounce->state == BOUNCE_APART && *status_p == KVASIR_OK && request->call == JOB_GET &&
+        length_bytes > 0) {
+        *status_p = settle(client, &request->items[index]);
+    }
+    if (bounce->state == BOUNCE_READY && *status_p == KVASIR_OK) {
         client->counters.bounced_bytes += length_bytes;
         if (request->call == JOB_GET && length_bytes > 0) {
             bounce->state = BOUNCE_LEAVING;

@@ -37,9 +37,10 @@ const struct iovec *bounce_segments(const struct job_item *work, uint32_t *count
 /* A marked item, which its queue was taken off, is to go by host memory. It comes back into the queue when
  * that is there. */
 void bounce_enter(struct kvasir_request *request, uint32_t index);
-/* The item ends with this status. False: its bytes are to be copied first, job_copied will follow. */
+/* The item ends with *status_p, which is another one afterwards where the device did not do its part.
+ * False: its bytes are to be copied first, job_copied will follow. */
 ATTR_MUST_USE bool bounce_leave(struct kvasir_request *request, uint32_t index,
-                                enum kvasir_status status);
+                                enum kvasir_status *status_p);
 
 /* Goes on with copies. True: items went back into their queues, or ended. */
 bool bounce_advance(struct kvasir_client *client);

@@ -15,6 +15,7 @@
 struct range {
     uintptr_t base;
     size_t bytes;
+    uint64_t id;    /* of its memory; 0: not known */
     uint32_t count; /* how often it was added */
     int device;
 };
@@ -174,11 +175,11 @@ static bool open_copier(struct device_memory *memory, int device, char *said)
 }
 
 enum kvasir_status device_memory_add(struct device_memory *memory, const void *base, size_t bytes,
-                                     int device, char *said)
+                                     const struct kvasir_space_range *range, char *said)
 {
-    struct range *range = find_exactly(memory, (uintptr_t)base, bytes);
-    if (range != NULL) {
-        range->count++;
+    struct range *known = find_exactly(memory, (uintptr_t)base, bytes);
+    if (known != NULL) {
+        known->count++;
         return KVASIR_OK;
     }
     if (memory->range_count == DEVICE_MEMORY_RANGES_MAX) {
@@ -187,12 +188,45 @@ enum kvasir_status device_memory_add(struct device_memory *memory, const void *b
         return KVASIR_BUSY;
     }
     /* Now, so that a device that cannot be used is found out here. */
-    if (!open_copier(memory, device, said)) {
+    if (!open_copier(memory, range->device, said)) {
         return KVASIR_IO;
     }
-    memory->ranges[memory->range_count++] =
-        (struct range){.base = (uintptr_t)base, .bytes = bytes, .count = 1, .device = device};
+    memory->ranges[memory->range_count++] = (struct range){.base = (uintptr_t)base,
+                                                           .bytes = bytes,
+                                                           .id = range->id,
+                                                           .count = 1,
+                                                           .device = range->device};
     return KVASIR_OK;
+}
+
+/* Where this memory is now there was another when the buffer was registered. */
+static bool was_replaced(const struct range *range, const struct kvasir_space_range *now)
+{
+    uintptr_t base = (uintptr_t)now->base;
+    return range->id != 0 && now->id != 0 && range->id != now->id &&
+           range->base < base + now->bytes && base < range->base + range->bytes;
+}
+
+bool device_memory_find_gone(const struct device_memory *memory,
+                             const struct kvasir_space_range *range, struct iovec *gone_p)
+{
+    const struct range *gone = NULL;
+    for (uint32_t i = 0; i < memory->range_count && gone == NULL; i++) {
+        gone = was_replaced(&memory->ranges[i], range) ? &memory->ranges[i] : NULL;
+    }
+    if (gone == NULL) {
+        return false;
+    }
+    /* What else lay in that memory is gone, too; it comes first, while this one is there to know it by. */
+    for (uint32_t i = 0; i < memory->range_count; i++) {
+        const struct range *other = &memory->ranges[i];
+        if (other->id == gone->id && !was_replaced(other, range)) {
+            gone = other;
+            break;
+        }
+    }
+    *gone_p = (struct iovec){.iov_base = (void *)gone->base, .iov_len = gone->bytes};
+    return true;
 }
 
 enum kvasir_status device_memory_drop(struct device_memory *memory, const void *base, size_t bytes)
@@ -215,7 +249,7 @@ enum device_memory_place device_memory_place(struct device_memory *memory, const
 {
     enum device_memory_place place = DEVICE_MEMORY_OUTSIDE;
     uintptr_t from = (uintptr_t)base;
-    uintptr_t to = from + bytes;
+    uintptr_t to = bytes <= UINTPTR_MAX - from ? from + bytes : UINTPTR_MAX;
     for (uint32_t i = 0; i < memory->range_count; i++) {
         uint32_t at = (memory->last + i) % memory->range_count;
         const struct range *range = &memory->ranges[at];
@@ -290,6 +324,26 @@ bool device_memory_slab(const struct device_memory *memory, uint32_t index, stru
     }
     *slab_p = memory->slabs[index];
     return true;
+}
+
+/* ---- adapters ------------------------------------------------------------------------------- */
+
+enum kvasir_status device_memory_settle(struct device_memory *memory, const struct iovec *pieces,
+                                        uint32_t count, char *said)
+{
+    enum kvasir_status status = KVASIR_OK;
+    int settled = -1; /* an item's pieces are mostly on one device */
+    for (uint32_t i = 0; status == KVASIR_OK && i < count; i++) {
+        int device = -1;
+        if (pieces[i].iov_len > 0 &&
+            device_memory_place(memory, pieces[i].iov_base, pieces[i].iov_len, &device) ==
+                DEVICE_MEMORY_INSIDE &&
+            device != settled) {
+            status = memory->ops->settle(memory->state, device, said);
+            settled = device;
+        }
+    }
+    return status;
 }
 
 /* ---- copies -------------------------------------------------------------------------------- */

@@ -37,9 +37,16 @@ ATTR_MUST_USE enum kvasir_status device_memory_find(const struct device_memory *
 ATTR_MUST_USE enum kvasir_status device_memory_export(const struct device_memory *memory,
                                                       const void *base, size_t bytes, int *fd_p,
                                                       uint64_t *offset_p, char *said);
-/* Registers a buffer of what was found, as often as is wished. KVASIR_OK; KVASIR_BUSY (DEVICE_MEMORY_RANGES_MAX), KVASIR_NO_MEMORY, KVASIR_IO. */
+/* Registers a buffer of what was found, as often as is wished. KVASIR_OK; KVASIR_BUSY
+ * (DEVICE_MEMORY_RANGES_MAX), KVASIR_NO_MEMORY, KVASIR_IO. */
 ATTR_MUST_USE enum kvasir_status device_memory_add(struct device_memory *memory, const void *base,
-                                                   size_t bytes, int device, char *said);
+                                                   size_t bytes,
+                                                   const struct kvasir_space_range *range,
+                                                   char *said);
+/* A registered buffer whose memory is no more: it was freed without having been unregistered, as what was
+ * found in its place tells. False: there is none (left, once each was dropped in turn). */
+bool device_memory_find_gone(const struct device_memory *memory,
+                             const struct kvasir_space_range *range, struct iovec *gone_p);
 /* Undoes one device_memory_add of the same buffer. KVASIR_OK; KVASIR_NOT_FOUND. */
 ATTR_MUST_USE enum kvasir_status device_memory_drop(struct device_memory *memory, const void *base,
                                                     size_t bytes);
@@ -67,6 +74,11 @@ bool device_memory_slab(const struct device_memory *memory, uint32_t index, stru
 
 /* ---- copies ---- */
 
+/* What adapters wrote into a registered piece by now is seen by the device's work from here on. KVASIR_OK;
+ * KVASIR_IO. */
+ATTR_MUST_USE enum kvasir_status device_memory_settle(struct device_memory *memory,
+                                                      const struct iovec *pieces, uint32_t count,
+                                                      char *said);
 /* Begins a copy between one device and the host; whether it could, the poll tells. */
 void device_memory_copy(struct device_memory *memory, int device, void *to, const void *from,
                         size_t bytes);

@@ -77,7 +77,7 @@ static void finish(struct kvasir_request *request)
 static void item_done(struct kvasir_request *request, uint32_t index, enum kvasir_status status)
 {
     check(request->work[index].mode != JOB_DONE && request->left_count > 0);
-    if (request->work[index].bounce != NULL && !bounce_leave(request, index, status)) {
+    if (request->work[index].bounce != NULL && !bounce_leave(request, index, &status)) {
         return;
     }
     request->work[index].mode = JOB_DONE;

@@ -1,5 +1,6 @@
 /* Registered buffers: which memory they are, how adapters reach it, and when the queue pairs are made. */
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "client/bounce.h"
 #include "client/client_impl.h"
@@ -90,6 +91,7 @@ static enum kvasir_status find_device(struct kvasir_client *client, const void *
                            (int)CLIENT_ERROR_BYTES_MAX - 1, said);
             return KVASIR_NOT_FOUND;
         }
+        client->device_reason[0] = '\0';
     }
     status = device_memory_find(bounce_devices(client->bounces), base, bytes, range_p, said);
     if (status != KVASIR_OK && status != KVASIR_NOT_FOUND) {
@@ -117,12 +119,46 @@ static bool make_direct(struct kvasir_client *client, void *base, size_t bytes, 
     return done;
 }
 
+static enum kvasir_status drop_all(struct kvasir_client *client, const void *base, size_t bytes)
+{
+    enum kvasir_status status = KVASIR_NOT_FOUND;
+    while (device_memory_drop(bounce_devices(client->bounces), base, bytes) == KVASIR_OK) {
+        status = KVASIR_OK;
+    }
+    while (client->memory != NULL && remote_memory_drop(client->memory, base, bytes) == KVASIR_OK) {
+        status = KVASIR_OK;
+    }
+    return status;
+}
+
+/* Buffers that were freed while they were registered, and whose place this memory took: an adapter would go
+ * on moving the bytes of what is somebody else's by now. */
+static enum kvasir_status forget_gone(struct kvasir_client *client,
+                                      const struct kvasir_space_range *range)
+{
+    struct iovec gone;
+    while (device_memory_find_gone(bounce_devices(client->bounces), range, &gone)) {
+        if (!list_empty(&client->requests)) {
+            client_explain(client,
+                           "a buffer of device %d that was freed is registered still, and a "
+                           "submitted request is in flight, which may use it",
+                           range->device);
+            return KVASIR_BUSY;
+        }
+        check(drop_all(client, gone.iov_base, gone.iov_len) == KVASIR_OK);
+    }
+    return KVASIR_OK;
+}
+
 static enum kvasir_status register_device(struct kvasir_client *client, void *base, size_t bytes,
                                           const struct kvasir_space_range *range)
 {
     char said[KVASIR_SAID_BYTES] = "";
-    enum kvasir_status status =
-        device_memory_add(bounce_devices(client->bounces), base, bytes, range->device, said);
+    enum kvasir_status status = forget_gone(client, range);
+    if (status != KVASIR_OK) {
+        return status;
+    }
+    status = device_memory_add(bounce_devices(client->bounces), base, bytes, range, said);
     if (status != KVASIR_OK) {
         client_explain(client, "%s", said);
         return status;

@@ -188,6 +188,60 @@ static void test_client_device_takes_memory_that_is_mapped_in_pieces(void **stat
     fake_cuda_free(other);
 }
 
+/* A capacity beyond all addresses reaches beyond every buffer. */
+static void test_client_device_refuses_a_length_that_wraps(void **state)
+{
+    struct rig rig;
+    (void)state;
+    begin(&rig, false, 4 * MIB);
+    uint8_t *device = registered(&rig, MIB);
+    assert_int_equal(kvasir_put(rig.client, "k", 1, device, 10, NULL, 0), KVASIR_OK);
+    assert_int_equal(kvasir_get(rig.client, "k", 1, device + 5, SIZE_MAX, NULL, 0), KVASIR_INVALID);
+    assert_non_null(strstr(kvasir_error(rig.client), "beyond a registered buffer"));
+    assert_int_equal(kvasir_buffer(rig.client, device + 5, SIZE_MAX), KVASIR_BUFFER_NONE);
+    end(&rig);
+    fake_cuda_free(device);
+}
+
+/* The framework gives the same addresses out again: what was registered of the memory before is gone,
+ * all of it, and only that. */
+static void test_client_device_forgets_a_buffer_that_was_freed(void **state)
+{
+    struct rig rig;
+    struct kvasir_request *request = NULL;
+    (void)state;
+    begin(&rig, false, 4 * MIB);
+    uint8_t *other = registered(&rig, MIB);
+    uint8_t *device = registered(&rig, 2 * MIB);
+    assert_int_equal(kvasir_register(rig.client, device, 2 * MIB), KVASIR_OK);
+    assert_int_equal(kvasir_register(rig.client, device + MIB, MIB), KVASIR_OK);
+    fake_cuda_free(device);
+    uint8_t *again = fake_cuda_alloc(0, MIB / 2);
+    assert_ptr_equal(again, device);
+
+    struct kvasir_item item = {.key = "a", .key_length_bytes = 1, .segment = {other, MIB}};
+    assert_int_equal(kvasir_submit(rig.client, KVASIR_CALL_PUT, &item, 1, NULL, &request),
+                     KVASIR_PENDING);
+    assert_int_equal(kvasir_register(rig.client, again, MIB / 2), KVASIR_BUSY);
+    assert_non_null(strstr(kvasir_error(rig.client), "was freed"));
+    kvasir_request_free(rig.client, &request);
+
+    assert_int_equal(kvasir_register(rig.client, again, MIB / 2), KVASIR_OK);
+    assert_int_equal(kvasir_buffer(rig.client, device + MIB, MIB), KVASIR_BUFFER_NONE);
+    assert_int_equal(kvasir_buffer(rig.client, device, 2 * MIB), KVASIR_BUFFER_NONE);
+    assert_int_equal(kvasir_buffer(rig.client, again, MIB / 2), KVASIR_BUFFER_STAGED);
+    assert_int_equal(kvasir_buffer(rig.client, other, MIB), KVASIR_BUFFER_STAGED);
+    assert_int_equal(kvasir_unregister(rig.client, device, 2 * MIB), KVASIR_NOT_FOUND);
+    /* It goes by the device that it is on now. */
+    fill(again, MIB / 2, 4);
+    assert_int_equal(kvasir_put(rig.client, "k", 1, again, MIB / 2, NULL, 0), KVASIR_OK);
+    assert_int_equal(kvasir_get(rig.client, "k", 1, other, MIB, NULL, 0), KVASIR_OK);
+    assert_memory_equal(fake_cuda_look(other), fake_cuda_look(again), MIB / 2);
+    end(&rig);
+    fake_cuda_free(again);
+    fake_cuda_free(other);
+}
+
 /* Pieces of both kinds in one value, and more items than there are lanes for. */
 static void test_client_device_moves_batches_through_few_lanes(void **state)
 {
@@ -331,6 +385,8 @@ int main(void)
         cmocka_unit_test(test_client_device_says_what_became_of_a_buffer),
         cmocka_unit_test(test_client_device_refuses_what_reaches_beyond),
         cmocka_unit_test(test_client_device_takes_memory_that_is_mapped_in_pieces),
+        cmocka_unit_test(test_client_device_refuses_a_length_that_wraps),
+        cmocka_unit_test(test_client_device_forgets_a_buffer_that_was_freed),
         cmocka_unit_test(test_client_device_moves_batches_through_few_lanes),
         cmocka_unit_test(test_client_device_names_the_bound_on_pinned_memory),
         cmocka_unit_test(test_client_device_answers_a_copy_that_fails),

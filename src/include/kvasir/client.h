@@ -113,7 +113,8 @@ KVASIR_API const char *kvasir_error(const struct kvasir_client *client);
  * from the host's. It then serves on every path. With RDMA, where the driver exports it (dmabuf), the
  * adapter reads and writes it; otherwise payload is staged in pinned host memory (options.bounce_bytes),
  * kvasir_error says why, and KVASIR_OK is answered all the same. What writes the buffer must be done
- * before a put, and what reads it comes after a get: no stream of the caller's is waited for. */
+ * before a put, and what reads it comes after a get: no stream of the caller's is waited for. One that was freed while it
+ * was registered is forgotten when other memory in its place is registered, and must not be used until then. */
 KVASIR_API KVASIR_MUST_USE enum kvasir_status kvasir_register(struct kvasir_client *client,
                                                               void *base, size_t length_bytes);
 /* Undoes one kvasir_register of the same buffer. KVASIR_OK; KVASIR_NOT_FOUND; KVASIR_BUSY: a submitted
