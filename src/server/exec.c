@@ -24,9 +24,6 @@ enum kvasir_status exec_watch(struct conn *conn, struct slice key)
     if (key.length_bytes > VALUE_KEY_BYTES_MAX) {
         return KVASIR_INVALID;
     }
-    if (transaction_watches(transaction, conn->database, key, hash)) {
-        return KVASIR_OK;
-    }
     added = transaction_watch_add(transaction, shard, conn->database, key, hash,
                                   reactor->settings.query_buffer_limit);
     if (added == NULL) {
@@ -38,7 +35,7 @@ enum kvasir_status exec_watch(struct conn *conn, struct slice key)
     if (status != KVASIR_OK) {
         transaction_watch_drop(transaction);
     }
-    return status;
+    return status == KVASIR_EXISTS ? KVASIR_OK : status;
 }
 
 static uint64_t watched_shards(const struct transaction *transaction)

@@ -161,6 +161,7 @@ struct transaction_watch *transaction_watch_add(struct transaction *transaction,
     if (key.length_bytes > 0) {
         memcpy(added->key, key.data, key.length_bytes);
     }
+    added->watch.owner = transaction;
     added->watch.key = slice_of(added->key, key.length_bytes);
     added->watch.hash = hash;
     added->watch.database = database;
@@ -169,17 +170,6 @@ struct transaction_watch *transaction_watch_add(struct transaction *transaction,
     transaction->watch_count++;
     transaction->watched_bytes += bytes;
     return added;
-}
-
-bool transaction_watches(const struct transaction *transaction, uint8_t database, struct slice key,
-                         uint64_t hash)
-{
-    const struct transaction_watch *at = transaction->watches;
-    while (at != NULL && (at->watch.hash != hash || at->watch.database != database ||
-                          !slice_equal(at->watch.key, key))) {
-        at = at->next;
-    }
-    return at != NULL;
 }
 
 void transaction_watch_drop(struct transaction *transaction)

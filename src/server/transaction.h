@@ -69,7 +69,5 @@ void transaction_close(struct transaction *transaction);
 struct transaction_watch *transaction_watch_add(struct transaction *transaction, uint32_t shard,
                                                 uint8_t database, struct slice key, uint64_t hash,
                                                 uint64_t bytes_max);
-bool transaction_watches(const struct transaction *transaction, uint8_t database, struct slice key,
-                         uint64_t hash);
 /* Takes the first watch off the list and frees it; it must be linked to no shard. */
 void transaction_watch_drop(struct transaction *transaction);

@@ -104,8 +104,9 @@ void shard_unpin(struct shard *shard, struct value **value_p);
 /* Ends all grants of a connection: leases are released, reservations aborted. */
 void shard_drop_owner(struct shard *shard, uint64_t owner);
 
-/* From here until shard_unwatch, watch->touched tells whether its key changed. KVASIR_OK, KVASIR_BUSY
- * (too many are watched). The watch and its key are borrowed meanwhile. */
+/* From here until shard_unwatch, watch->touched tells whether its key changed. KVASIR_OK; KVASIR_BUSY
+ * (too many are watched) or KVASIR_EXISTS (its owner watches the key already): it is not linked. The watch
+ * and its key are borrowed meanwhile. */
 ATTR_MUST_USE enum kvasir_status shard_watch(struct shard *shard, struct watch *watch,
                                              const struct moment *now);
 void shard_unwatch(struct shard *shard, struct watch *watch);

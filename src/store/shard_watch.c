@@ -42,9 +42,24 @@ void shard_watch_flush(struct shard *shard, uint8_t database)
     }
 }
 
+static bool shard_watch_is_known(struct shard *shard, const struct watch *watch)
+{
+    list_foreach (cursor, shard_watch_bucket(shard, watch->hash)) {
+        const struct watch *other = list_entry(cursor, struct watch, link);
+        if (other->hash == watch->hash && other->owner == watch->owner &&
+            other->database == watch->database && slice_equal(other->key, watch->key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum kvasir_status shard_watch(struct shard *shard, struct watch *watch, const struct moment *now)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
+    if (shard_watch_is_known(shard, watch)) {
+        return KVASIR_EXISTS;
+    }
     if (shard->watch_count >= SHARD_WATCHES_MAX) {
         return KVASIR_BUSY;
     }

@@ -10,9 +10,10 @@
 #include <stdint.h>
 
 struct watch {
-    struct list link; /* of the shard's table */
-    uint64_t hash;    /* op_hash(database, key) */
-    struct slice key; /* borrowed from the owner while it is linked */
+    struct list link;  /* of the shard's table */
+    const void *owner; /* never looked into: who has watched a key need not do so again */
+    uint64_t hash;     /* op_hash(database, key) */
+    struct slice key;  /* borrowed from the owner while it is linked */
     uint8_t database;
     bool present; /* the key was there when the watch began */
     bool touched; /* the key was stored, deleted, evicted, flushed, or its expiry changed */

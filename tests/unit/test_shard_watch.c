@@ -92,6 +92,7 @@ static void test_shard_watch_sees_the_expiry_of_what_is_held(void **state)
     struct watch watch = watch_of("key", 0);
     struct watch late = watch_of("key", 0);
     (void)state;
+    late.owner = &late;
     (void)run(fixture, OP_SET, "key", fixture->now.wall_ms + 10);
     assert_int_equal(shard_watch(fixture->shard, &watch, &fixture->now), KVASIR_OK);
     shard_hold_expired(fixture->shard, true);
@@ -105,6 +106,29 @@ static void test_shard_watch_sees_the_expiry_of_what_is_held(void **state)
     fixture_destroy(fixture);
 }
 
+static void test_shard_watch_is_one_for_each_owner_and_key(void **state)
+{
+    struct fixture *fixture = fixture_create(&(struct fixture_options){0});
+    struct watch watches[3] = {watch_of("key", 0), watch_of("key", 0), watch_of("key", 0)};
+    struct watch elsewhere = watch_of("key", 1);
+    int owners[2];
+    (void)state;
+    watches[0].owner = &owners[0];
+    watches[1].owner = &owners[1];
+    watches[2].owner = &owners[0];
+    elsewhere.owner = &owners[0];
+    assert_int_equal(shard_watch(fixture->shard, &watches[0], &fixture->now), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &watches[1], &fixture->now), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &elsewhere, &fixture->now), KVASIR_OK);
+    assert_int_equal(shard_watch(fixture->shard, &watches[2], &fixture->now), KVASIR_EXISTS);
+    shard_unwatch(fixture->shard, &watches[0]);
+    assert_int_equal(shard_watch(fixture->shard, &watches[2], &fixture->now), KVASIR_OK);
+    shard_unwatch(fixture->shard, &watches[1]);
+    shard_unwatch(fixture->shard, &watches[2]);
+    shard_unwatch(fixture->shard, &elsewhere);
+    fixture_destroy(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +136,7 @@ int main(void)
         cmocka_unit_test(test_shard_watch_sees_expiry_only_of_what_was_there),
         cmocka_unit_test(test_shard_watch_sees_a_flush_of_its_database_if_the_key_was_there),
         cmocka_unit_test(test_shard_watch_sees_the_expiry_of_what_is_held),
+        cmocka_unit_test(test_shard_watch_is_one_for_each_owner_and_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

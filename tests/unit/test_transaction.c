@@ -76,9 +76,10 @@ static void test_transaction_knows_what_it_watches(void **state)
     (void)state;
     make_pool(&pool);
     transaction = transaction_create(&pool);
-    assert_non_null(transaction_watch_add(transaction, 1, 2, key, 3, BYTES_MAX));
-    assert_true(transaction_watches(transaction, 2, key, 3));
-    assert_false(transaction_watches(transaction, 1, key, 3));
+    const struct transaction_watch *added =
+        transaction_watch_add(transaction, 1, 2, key, 3, BYTES_MAX);
+    assert_non_null(added);
+    assert_ptr_equal(added->watch.owner, transaction);
     assert_null(transaction_watch_add(transaction, 1, 2, key, 3, transaction->watched_bytes));
     transaction_close(transaction);
     assert_int_equal(transaction->watch_count, 1);
