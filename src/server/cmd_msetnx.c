@@ -100,7 +100,9 @@ static bool store_all(struct conn *conn, struct request *request)
     for (uint32_t i = 0; i < kept->value_count && request->number == 1; i++) {
         struct op op = {.kind = OP_COMMIT, .value = kept->values[i]};
         op.put.length_bytes = op.value->length_bytes;
-        execute(conn, kept, i, &op);
+        do {
+            execute(conn, kept, i, &op); /* PENDING: an edit of the key goes first */
+        } while (op.status == KVASIR_PENDING);
         check(op.status == KVASIR_OK);
         kept->values[i] = NULL;
     }

@@ -186,6 +186,7 @@ struct op {
     uint64_t done_bytes; /* of an op that takes several turns: how far it has come */
     uint32_t restarts;   /* how often it began anew, because the key changed meanwhile */
     uint8_t purpose;     /* enum op_purpose */
+    bool carried;        /* it was ended on behalf of another op: executed again it only says so */
 };
 
 /* Hash of a key in a database: XXH3-64 with the database number as its seed. */

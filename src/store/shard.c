@@ -164,36 +164,37 @@ static void shard_unpin_value(struct shard *shard, struct op *op)
 
 struct shard_kind {
     void (*execute)(struct shard *shard, struct op *op);
-    bool keyed; /* names a key of its own */
+    bool keyed;   /* names a key of its own */
+    bool changes; /* may give its key another value, or end it */
 };
 
 static const struct shard_kind shard_kinds[] = {
-    [OP_GET] = {shard_read_get, true},
-    [OP_SET] = {shard_put_set, true},
-    [OP_RESERVE] = {shard_put_reserve, true},
-    [OP_COMMIT] = {shard_put_commit, false},
-    [OP_ABORT] = {shard_put_abort, false},
-    [OP_GRANT_RESERVE] = {shard_put_grant_reserve, true},
-    [OP_GRANT_FILL] = {shard_put_grant_fill, false},
-    [OP_GRANT_ABORT] = {shard_put_grant_abort, false},
-    [OP_LEASE] = {shard_pin_lease, true},
-    [OP_RELEASE] = {shard_pin_release, false},
-    [OP_UNPIN_VALUE] = {shard_unpin_value, false},
-    [OP_REMOVE] = {shard_read_remove, true},
-    [OP_EXISTS] = {shard_read_exists, true},
-    [OP_EXPIRE] = {shard_read_expire, true},
-    [OP_PERSIST] = {shard_read_persist, true},
-    [OP_ADD] = {shard_edit_add, true},
-    [OP_ADD_FLOAT] = {shard_edit_add_float, true},
-    [OP_APPEND] = {shard_edit_append, true},
-    [OP_SET_RANGE] = {shard_edit_set_range, true},
-    [OP_FIELDS] = {shard_bits_fields, true},
-    [OP_BIT_COUNT] = {shard_bits_look, true},
-    [OP_BIT_FIND] = {shard_bits_look, true},
-    [OP_SET_FROM] = {shard_build_set_from, true},
-    [OP_PIN] = {shard_pin_pin, true},
-    [OP_UNPIN] = {shard_pin_unpin, true},
-    [OP_STAT] = {shard_read_stat, true},
+    [OP_GET] = {shard_read_get, true, true},
+    [OP_SET] = {shard_put_set, true, true},
+    [OP_RESERVE] = {shard_put_reserve, true, false},
+    [OP_COMMIT] = {shard_put_commit, false, true},
+    [OP_ABORT] = {shard_put_abort, false, false},
+    [OP_GRANT_RESERVE] = {shard_put_grant_reserve, true, false},
+    [OP_GRANT_FILL] = {shard_put_grant_fill, false, false},
+    [OP_GRANT_ABORT] = {shard_put_grant_abort, false, false},
+    [OP_LEASE] = {shard_pin_lease, true, false},
+    [OP_RELEASE] = {shard_pin_release, false, false},
+    [OP_UNPIN_VALUE] = {shard_unpin_value, false, false},
+    [OP_REMOVE] = {shard_read_remove, true, true},
+    [OP_EXISTS] = {shard_read_exists, true, false},
+    [OP_EXPIRE] = {shard_read_expire, true, true},
+    [OP_PERSIST] = {shard_read_persist, true, false},
+    [OP_ADD] = {shard_edit_add, true, true},
+    [OP_ADD_FLOAT] = {shard_edit_add_float, true, true},
+    [OP_APPEND] = {shard_edit_append, true, true},
+    [OP_SET_RANGE] = {shard_edit_set_range, true, true},
+    [OP_FIELDS] = {shard_bits_fields, true, true},
+    [OP_BIT_COUNT] = {shard_bits_look, true, false},
+    [OP_BIT_FIND] = {shard_bits_look, true, false},
+    [OP_SET_FROM] = {shard_build_set_from, true, true},
+    [OP_PIN] = {shard_pin_pin, true, false},
+    [OP_UNPIN] = {shard_pin_unpin, true, false},
+    [OP_STAT] = {shard_read_stat, true, false},
 };
 
 static void prefetch_value(const struct value *value)
@@ -235,21 +236,52 @@ void shard_prefetch(const struct shard *shard, uint64_t hash, enum shard_step st
     }
 }
 
+static void shard_run(struct shard *shard, struct op *op)
+{
+    shard_kinds[op->kind].execute(shard, op);
+    if (shard_notice_wanted(shard)) {
+        shard_notice_op(shard, op);
+    }
+}
+
+static bool shard_op_changes(const struct op *op, uint64_t hash)
+{
+    bool reads = op->kind == OP_GET && (op->flags & (OP_READ_REMOVE | OP_READ_EXPIRE)) == 0;
+    uint64_t own_hash = op->kind == OP_COMMIT ? op->value->hash : op->hash;
+    return shard_kinds[op->kind].changes && !reads && own_hash == hash;
+}
+
+/* While an edit goes first, who wants to change its key carries it on instead, a step each time: so who
+ * holds several shards need not wait for its owner. False: enough for this turn, or nothing is left to do. */
+static bool shard_may_run(struct shard *shard, struct op *op)
+{
+    if (op->carried) {
+        return false;
+    }
+    struct op *first = shard->first_edit;
+    if (first == NULL || first == op || !shard_op_changes(op, first->hash)) {
+        return true;
+    }
+    shard_run(shard, first);
+    first->carried = first->status == KVASIR_OK;
+    op->status = KVASIR_PENDING;
+    return shard->first_edit == NULL;
+}
+
 void shard_execute(struct shard *shard, struct op *op, const struct moment *now)
 {
     CHECK_MAGIC(shard, SHARD_MAGIC);
     check(op->kind < ARRAY_COUNT(shard_kinds));
-    const struct shard_kind *kind = &shard_kinds[op->kind];
     shard_set_now(shard, now);
-    if (kind->keyed && UNLIKELY(op->key.length_bytes > VALUE_KEY_BYTES_MAX ||
-                                op->database >= shard->config.database_count)) {
+    if (shard_kinds[op->kind].keyed && UNLIKELY(op->key.length_bytes > VALUE_KEY_BYTES_MAX ||
+                                                op->database >= shard->config.database_count)) {
         op->status = KVASIR_INVALID;
         return;
     }
-    kind->execute(shard, op);
-    if (shard_notice_wanted(shard)) {
-        shard_notice_op(shard, op);
+    if (UNLIKELY(op->carried || shard->first_edit != NULL) && !shard_may_run(shard, op)) {
+        return;
     }
+    shard_run(shard, op);
     (void)index_balance(&shard->index, SHARD_OP_BALANCE_STEPS);
 }
 

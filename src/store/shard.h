@@ -32,7 +32,9 @@
  * What can end in NO_MEMORY can end in QUOTA: the tenant has all it may, and none of it can go.
  * What can end in NO_MEMORY, and BIT_COUNT and BIT_FIND, can say PENDING as well: room for a long value
  * takes more than one turn, and so do its bytes, SHARD_STEP_BYTES in each; execute the same op again
- * in the next. Until it is done the op holds pins in value and old.
+ * in the next. Until it is done the op holds pins in value and old. An edit that began anew several times,
+ * because others changed the key, goes first: who would change the key says PENDING until it is done, and
+ * works on it. So an op that says PENDING stays where it is in memory.
  * A key longer than VALUE_KEY_BYTES_MAX or a database that does not exist is INVALID. Whoever gets
  * value or old holds one pin; in LEASE the grant has its own besides; GRANT_RESERVE hands out no
  * value. A hard pin asked for along with SET, COMMIT or EXISTS becomes a soft one when the share is

@@ -7,7 +7,7 @@
 #include "store/shard_impl.h"
 #include "store/shard_kinds.h"
 
-/* So often an edit begins anew because the key got another value meanwhile; then it is done in one go. */
+/* So often an edit begins anew because the key got another value meanwhile; then it goes first. */
 #define SHARD_BUILD_RESTARTS_MAX 3U
 /* A step through many sources copies no less of each. */
 #define SHARD_BUILD_PART_BYTES 4096U
@@ -142,37 +142,46 @@ static void shard_build_restart(struct shard *shard, struct op *op)
     if (op->old != NULL) {
         shard_unpin(shard, &op->old);
     }
-    op->done_bytes = 0;
     op->restarts++;
-    op->status = KVASIR_PENDING;
+    if (shard->first_edit == op) {
+        shard->first_edit = NULL;
+    }
+}
+
+/* False: there is no room yet, or never; op->status says so. */
+static bool shard_build_begin(struct shard *shard, struct op *op, struct value *old,
+                              const struct shard_overlay *overlay)
+{
+    /* An old value may be longer than what may be written now. */
+    uint64_t end_bytes = overlay->offset_bytes + overlay->payload.length_bytes;
+    if (overlay->length_bytes == UINT64_MAX || end_bytes > shard->config.append_bytes_max) {
+        op->status = KVASIR_TOO_LARGE;
+        return false;
+    }
+    op->value = shard_edit_begin(shard, op, old, overlay->length_bytes);
+    if (op->value == NULL) {
+        return false;
+    }
+    op->old = old;
+    op->done_bytes = 0;
+    return true;
 }
 
 void shard_build_edit(struct shard *shard, struct op *op, struct value *old)
 {
-    bool resumed = op->value != NULL;
-    struct shard_overlay overlay = shard_build_overlay(op, resumed ? op->old : old);
-    if (!resumed) {
-        /* An old value may be longer than what may be written now. */
-        uint64_t end_bytes = overlay.offset_bytes + overlay.payload.length_bytes;
-        if (overlay.length_bytes == UINT64_MAX || end_bytes > shard->config.append_bytes_max) {
-            op->status = KVASIR_TOO_LARGE;
-            return;
-        }
-        op->value = shard_edit_begin(shard, op, old, overlay.length_bytes);
-        if (op->value == NULL) {
-            return;
-        }
-        op->old = old;
-        op->done_bytes = 0;
+    if (op->value != NULL && old != op->old) {
+        shard_build_restart(shard, op);
     }
-    shard_build_fill(shard, op, &overlay,
-                     op->restarts < SHARD_BUILD_RESTARTS_MAX ? SHARD_STEP_BYTES : SIZE_MAX);
-    if (op->done_bytes < overlay.length_bytes) {
-        op->status = KVASIR_PENDING;
+    struct shard_overlay overlay = shard_build_overlay(op, old);
+    if (op->value == NULL && !shard_build_begin(shard, op, old, &overlay)) {
         return;
     }
-    if (resumed && old != op->old) {
-        shard_build_restart(shard, op);
+    if (op->restarts >= SHARD_BUILD_RESTARTS_MAX && shard->first_edit == NULL) {
+        shard->first_edit = op;
+    }
+    shard_build_fill(shard, op, &overlay, SHARD_STEP_BYTES);
+    if (op->done_bytes < overlay.length_bytes) {
+        op->status = KVASIR_PENDING;
         return;
     }
     if (op->kind == OP_FIELDS) {
@@ -184,6 +193,9 @@ void shard_build_edit(struct shard *shard, struct op *op, struct value *old)
     shard_edit_end(shard, old, value);
     op->integer = (int64_t)overlay.length_bytes;
     op->status = KVASIR_OK;
+    if (shard->first_edit == op) {
+        shard->first_edit = NULL;
+    }
 }
 
 /* ---- values made of others ---- */

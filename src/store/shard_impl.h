@@ -53,6 +53,7 @@ struct shard {
     struct tenant_table tenant_table;
     struct shard_tenant tenants[TENANTS_MAX]; /* the first: of all who are no tenant */
     struct value_list detached;               /* reserved values and orphans */
+    struct op *first_edit; /* pending, borrowed, with a value; NULL: none; see shard.h */
     struct grant_table grants;
     struct shard_space *spaces; /* owned; database_count of them */
     uint64_t backlog_count;     /* sums over all databases */
@@ -67,8 +68,7 @@ struct shard {
     int64_t tick_us;                    /* of the last tick */
     bool expires_lazily, holds_expired; /* see shard_set_active_expiry, shard_hold_expired */
     uint64_t value_count, orphan_count, reserved_count;
-    uint64_t
-        unlinked_count; /* values that ever left the index: tells whether pointers may be stale */
+    uint64_t unlinked_count; /* values that ever left the index: pointers may be stale */
     uint64_t payload_bytes;
     uint64_t held_bytes;  /* of values with holds */
     uint32_t whole_pages; /* payload pages outside runs */

@@ -118,6 +118,7 @@ void shard_verify(const struct shard *shard)
         }
     }
     shard_verify_tenants(shard, &recount);
+    check(shard->first_edit == NULL || shard->first_edit->value->state == VALUE_RESERVED);
     check(set_aside_count == recount.set_aside_count);
     check(recount.index_count == shard->index.count);
     check(recount.soft_count == shard->soft_count);

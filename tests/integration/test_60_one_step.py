@@ -121,3 +121,50 @@ def test_as_many_keys_as_one_step_takes_and_more(server):
             answers = connection.pipeline([["MGET", *keys], ["MGET", *keys], ["TOUCH", *keys]])
             assert answers == [values, values, count]
             assert connection.pipeline([["GET", "n:0"], ["UNLINK", *keys]]) == [b"n:0", count]
+
+
+def test_edits_of_a_long_value_end_whoever_else_changes_it(start):
+    """An edit takes many turns, and others give the key a new value in each of them. Commands of several
+    keys hold shards and cannot wait for it."""
+    server = start(reactors=2)
+    long = b"s" * (12 << 20)
+    failures, ended = [], []
+    stop = threading.Event()
+
+    def run(work):
+        try:
+            with server.connect() as connection:
+                work(connection)
+        except (AssertionError, OSError, resp.Error, resp.Closed) as failure:
+            failures.append(failure)
+
+    def disturb(connection):
+        while not stop.is_set():
+            assert connection("SET", "k", long) == "OK"
+            assert connection.pipeline([("MULTI",), ("SET", "k", "short"), ("EXEC",)])[2] == ["OK"]
+            assert connection("SET", "k", long) == "OK"
+            assert connection("DEL", "k", "other", "third") <= 3
+            assert connection("MSETNX", "k", "a", "other", "b", "third", "c") in (0, 1)
+
+    def edit(command):
+        def work(connection):
+            for _ in range(6):
+                assert connection(*command) >= 1
+                ended.append(command)
+
+        return work
+
+    edits = [("APPEND", "k", "x"), ("SETRANGE", "k", "11000000", "y"), ("APPEND", "k", "z")]
+    disturber = threading.Thread(target=run, args=(disturb,))
+    editors = [threading.Thread(target=run, args=(edit(command),)) for command in edits]
+    for thread in [disturber, *editors]:
+        thread.start()
+    for thread in editors:
+        thread.join(LIMIT_S)
+    stop.set()
+    disturber.join(LIMIT_S)
+    assert failures == []
+    assert len(ended) == 6 * len(edits)
+    with server.connect() as connection:
+        assert connection("SET", "k", "end") == "OK"
+        assert connection("APPEND", "k", "!") == 4

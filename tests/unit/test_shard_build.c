@@ -130,6 +130,109 @@ static void test_shard_build_begins_anew_when_the_value_changes_meanwhile(void *
     free(bytes);
 }
 
+/* The key gets other values until the edit goes first; a step of it is done then. */
+static void starve(struct fixture *fixture, struct op *edit)
+{
+    assert_int_equal(step(fixture, edit), KVASIR_PENDING);
+    for (uint32_t i = 1; i <= 3; i++) {
+        free(set_long(fixture, "k", (uint8_t)i));
+        assert_int_equal(step(fixture, edit), KVASIR_PENDING);
+        assert_int_equal(edit->restarts, i);
+        assert_true(edit->done_bytes == SHARD_STEP_BYTES);
+    }
+}
+
+static struct op edit_of_k(void)
+{
+    struct op edit = fixture_op(OP_SET_RANGE, "k");
+    edit.payload = slice_of_text("xyz");
+    edit.offset_bytes = 2;
+    return edit;
+}
+
+static void test_shard_build_lets_an_edit_go_first_that_began_anew_often(void **state)
+{
+    struct fixture *fixture = *state;
+    free(set_long(fixture, "k", 1));
+    struct op edit = edit_of_k();
+    starve(fixture, &edit);
+    struct op set = fixture_op(OP_SET, "k");
+    set.payload = slice_of_text("last");
+    set.put.length_bytes = 4;
+    /* Whoever is asked, none copies more than a step. */
+    assert_int_equal(step(fixture, &set), KVASIR_PENDING);
+    assert_true(edit.done_bytes == 2 * SHARD_STEP_BYTES);
+    assert_int_equal(step(fixture, &edit), KVASIR_OK);
+    assert_int_equal(edit.integer, LONG_BYTES);
+    assert_int_equal(edit.restarts, 3);
+    assert_int_equal(step(fixture, &set), KVASIR_OK);
+    fixture_assert_value(fixture, "k", "last");
+    assert_int_equal(fixture_stats(fixture).value_count, 1);
+}
+
+static void count_notices(void *argument, enum notice_kind kind, uint8_t database, struct slice key)
+{
+    (void)database;
+    (void)key;
+    unsigned *counts = argument;
+    counts[kind]++;
+}
+
+static void test_shard_build_carries_an_edit_on_for_who_cannot_wait(void **state)
+{
+    struct fixture *fixture = *state;
+    free(set_long(fixture, "k", 1));
+    struct op edit = edit_of_k();
+    starve(fixture, &edit);
+    shard_notices_want(fixture->shard, UINT32_MAX);
+    /* Readers pass. */
+    struct op get = fixture_op(OP_GET, "k");
+    assert_int_equal(step(fixture, &get), KVASIR_OK);
+    shard_unpin(fixture->shard, &get.value);
+    struct op append = fixture_op(OP_APPEND, "k");
+    append.payload = slice_of_text("!");
+    (void)run_to_end(fixture, &append);
+    assert_int_equal(append.status, KVASIR_TOO_LARGE); /* the fixture's limit, met in its turn */
+    assert_int_equal(edit.status, KVASIR_OK);
+    struct op remove = fixture_op(OP_REMOVE, "k");
+    assert_int_equal(step(fixture, &remove), KVASIR_OK);
+    assert_int_equal(step(fixture, &edit), KVASIR_OK);
+    assert_int_equal(edit.integer, LONG_BYTES);
+    assert_int_equal(fixture_stats(fixture).value_count, 0);
+    unsigned counts[NOTICE_KIND_COUNT] = {0};
+    while (shard_notices_take(fixture->shard, count_notices, counts)) {
+    }
+    assert_int_equal(counts[NOTICE_SETRANGE], 1);
+    assert_int_equal(counts[NOTICE_DEL], 1);
+}
+
+static void test_shard_build_ends_an_edit_whose_key_was_flushed_while_it_went_first(void **state)
+{
+    struct fixture *fixture = *state;
+    free(set_long(fixture, "k", 1));
+    struct op edit = edit_of_k();
+    starve(fixture, &edit);
+    shard_flush(fixture->shard, 0);
+    assert_int_equal(step(fixture, &edit), KVASIR_OK);
+    assert_int_equal(edit.integer, 5);
+    assert_bytes(fixture, "k", (const uint8_t *)"\0\0xyz", 5);
+}
+
+static void test_shard_build_lets_others_on_when_the_first_finds_no_room(void **state)
+{
+    struct fixture *fixture = *state;
+    free(set_long(fixture, "k", 1));
+    struct op edit = edit_of_k();
+    starve(fixture, &edit);
+    shard_flush(fixture->shard, 0);
+    fault_arm("store.payload", 1, UINT32_MAX);
+    struct op remove = fixture_op(OP_REMOVE, "k");
+    assert_int_equal(step(fixture, &remove), KVASIR_NOT_FOUND);
+    assert_int_equal(edit.status, KVASIR_NO_MEMORY);
+    fault_disarm_all();
+    assert_int_equal(step(fixture, &edit), KVASIR_OK);
+}
+
 static void test_shard_build_overlays_a_long_value(void **state)
 {
     struct fixture *fixture = *state;
@@ -301,6 +404,10 @@ int main(void)
         TEST(test_shard_build_copies_a_step_a_turn_and_keeps_what_is_known),
         TEST(test_shard_build_leaves_what_came_first_when_it_may_not_replace),
         TEST(test_shard_build_begins_anew_when_the_value_changes_meanwhile),
+        TEST(test_shard_build_lets_an_edit_go_first_that_began_anew_often),
+        TEST(test_shard_build_carries_an_edit_on_for_who_cannot_wait),
+        TEST(test_shard_build_ends_an_edit_whose_key_was_flushed_while_it_went_first),
+        TEST(test_shard_build_lets_others_on_when_the_first_finds_no_room),
         TEST(test_shard_build_overlays_a_long_value),
         TEST(test_shard_build_combines_strings_of_different_lengths),
         TEST(test_shard_build_takes_a_missing_string_for_zeros),
