@@ -398,6 +398,7 @@ static void reply_lease(struct conn *conn, const struct op *op)
 {
     const struct value *value = op->value;
     conn->reactor->leased_bytes += value->length_bytes;
+    traffic_count_get(&conn->reactor->metrics.traffic, TRAFFIC_SHM, value->length_bytes);
     reply_array(conn, 4);
     reply_integer(conn, (int64_t)op->grant_id);
     reply_integer(conn, (int64_t)value->length_bytes);
@@ -418,6 +419,7 @@ static void own_reply_lease(struct conn *conn, struct request *request)
         } else if (op->status == KVASIR_NOT_FOUND) {
             reply_null(conn);
         } else {
+            metric_add(&conn->reactor->metrics.traffic.paths[TRAFFIC_SHM].failed, 1);
             reply_status(conn, op->status);
         }
     }

@@ -26,6 +26,11 @@ static bool may_lend(struct conn *conn, struct request *request)
     return false;
 }
 
+static void count_failure(struct conn *conn)
+{
+    metric_add(&conn->reactor->metrics.traffic.paths[TRAFFIC_RDMA_CLIENT].failed, 1);
+}
+
 /* Address, key and length of each piece. */
 static void reply_grants(struct conn *conn, const struct loan *loan)
 {
@@ -69,6 +74,7 @@ void cmd_loan_reply_lease(struct conn *conn, struct request *request)
         const struct op *op = batch_op(conn->batch, request, i);
         const struct loan *loan = op->grant_id != 0 ? loan_find(conn, op->grant_id, false) : NULL;
         if (loan != NULL) {
+            traffic_count_get(&conn->reactor->metrics.traffic, TRAFFIC_RDMA_CLIENT, loan->bytes);
             reply_array(conn, 4);
             reply_integer(conn, (int64_t)loan->id);
             reply_integer(conn, (int64_t)loan->bytes);
@@ -77,6 +83,7 @@ void cmd_loan_reply_lease(struct conn *conn, struct request *request)
         } else if (op->status == KVASIR_NOT_FOUND) {
             reply_null(conn);
         } else {
+            count_failure(conn);
             reply_status(conn, op->status != KVASIR_OK ? op->status : KVASIR_IO);
         }
     }
@@ -126,6 +133,7 @@ void cmd_loan_plan_reserve(struct conn *conn, struct request *request)
         return;
     }
     if (!loan_fits(conn, true, put.length_bytes)) {
+        count_failure(conn);
         request_refuse(request,
                        "BUSY puts under way hold half of the memory; KV.SET waits for them");
         return;
@@ -149,6 +157,7 @@ void cmd_loan_reply_reserve(struct conn *conn, struct request *request)
     } else if (op->status == KVASIR_EXISTS) {
         reply_simple(conn, "EXISTS");
     } else {
+        count_failure(conn);
         reply_status(conn, op->status != KVASIR_OK ? op->status : KVASIR_IO);
     }
 }
@@ -183,11 +192,17 @@ void cmd_loan_plan_commit(struct conn *conn, struct request *request)
 
 void cmd_loan_reply_commit(struct conn *conn, struct request *request)
 {
+    const struct op *op = batch_op(conn->batch, request, 0);
     enum kvasir_status status = request->transfer_result;
     if (status == KVASIR_OK) {
-        status = batch_op(conn->batch, request, 0)->status;
+        status = op->status;
+    }
+    if (status != KVASIR_OK && status != KVASIR_EXISTS) {
+        count_failure(conn);
     }
     if (status == KVASIR_OK) {
+        traffic_count_put(&conn->reactor->metrics.traffic, TRAFFIC_RDMA_CLIENT,
+                          op->put.length_bytes);
         reply_ok(conn);
     } else if (status == KVASIR_EXISTS) {
         reply_simple(conn, "EXISTS");

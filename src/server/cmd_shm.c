@@ -17,6 +17,11 @@ static const char ERROR_NO_STAGING[] =
     "UNSUPPORTED the connection has no staging memory: KV.CONNECT SHM on the Unix socket comes first; "
     "KV.SET needs none";
 
+static void count_failure(struct conn *conn)
+{
+    metric_add(&conn->reactor->metrics.traffic.paths[TRAFFIC_SHM].failed, 1);
+}
+
 /* Descriptors travel with the reply, and where the rings begin is behind it. */
 static const char ERROR_MUTED[] = "ERR KV.CONNECT means nothing without its reply (CLIENT REPLY)";
 
@@ -158,6 +163,7 @@ static void own_plan_reserve(struct conn *conn, struct request *request)
     }
     request->number = shm_hold_take(conn->staging, put.length_bytes);
     if (request->number == SHM_HOLD_NONE) {
+        count_failure(conn);
         request_refuse(request,
                        "BUSY the staging area is full; commit or abort reservations first");
         return;
@@ -198,6 +204,7 @@ static void own_reply_reserve(struct conn *conn, struct request *request)
         if (op->status == KVASIR_EXISTS) {
             reply_simple(conn, "EXISTS");
         } else {
+            count_failure(conn);
             reply_failure(conn, request->command, op);
         }
         return;
@@ -284,6 +291,7 @@ static void plan_sum(struct conn *conn, struct request *request)
     } else if (status != KVASIR_OK) {
         upload_abandon(conn);
         shm_hold_give(conn->staging, commit->hold);
+        count_failure(conn);
         request_refuse(request, status == KVASIR_CORRUPT
                                     ? "CORRUPT the payload does not have this checksum"
                                     : ERROR_NO_CHECKSUM);
@@ -347,10 +355,13 @@ static void finish_commit(struct conn *conn, enum kvasir_status status)
 {
     shm_hold_give(conn->staging, conn->staging->commit.hold);
     if (status == KVASIR_OK) {
+        traffic_count_put(&conn->reactor->metrics.traffic, TRAFFIC_SHM,
+                          conn->staging->commit.put.length_bytes);
         reply_ok(conn);
     } else if (status == KVASIR_EXISTS) {
         reply_simple(conn, "EXISTS");
     } else {
+        count_failure(conn);
         reply_status(conn, status);
     }
 }

@@ -71,6 +71,14 @@ static void set_keepalive(const struct reactor *reactor, int descriptor)
     (void)setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
 }
 
+static enum traffic_wire wire_of(const struct conn *conn, bool tls)
+{
+    if (conn->is_unix) {
+        return TRAFFIC_UNIX;
+    }
+    return tls ? TRAFFIC_TLS : TRAFFIC_TCP;
+}
+
 void conn_accept(struct reactor *reactor, int descriptor, bool tls)
 {
     struct conn *conn = calloc(1, sizeof(*conn));
@@ -93,6 +101,7 @@ void conn_accept(struct reactor *reactor, int descriptor, bool tls)
     conn->created_us = reactor->now.mono_us;
     conn->active_us = reactor->now.mono_us;
     listener_addresses(descriptor, conn->peer, conn->local, &conn->is_unix);
+    conn->traffic = &reactor->metrics.traffic.wires[wire_of(conn, tls)];
     if (!conn->is_unix) {
         set_keepalive(reactor, descriptor);
     }
@@ -126,6 +135,7 @@ static void begin_rings(struct conn *conn)
     conn->ring_asked = false;
     wire_use_rings(&conn->wire, conn->staging->base + conn->staging->size_bytes, SHM_RING_BYTES);
     list_push_back(&conn->reactor->rings, &conn->ring_link);
+    conn->traffic = &conn->reactor->metrics.traffic.wires[TRAFFIC_RINGS];
 }
 
 /* What the connection waits for. What it cannot use just now is no reason to stay awake. */
@@ -185,7 +195,7 @@ static void send_output(struct conn *conn)
     }
     status = output_flush(&conn->output, &conn->wire, SEND_BUDGET_BYTES, pin_mail_release_output,
                           reactor, &sent);
-    metric_add(&reactor->metrics.bytes_out, sent);
+    metric_add(&conn->traffic->bytes_out, sent);
     conn->bytes_out += sent;
     if (sent > 0) {
         conn->active_us = reactor->now.mono_us;
@@ -284,7 +294,7 @@ static void count_received(struct conn *conn, size_t bytes)
 {
     conn->active_us = conn->reactor->now.mono_us;
     conn->bytes_in += bytes;
-    metric_add(&conn->reactor->metrics.bytes_in, bytes);
+    metric_add(&conn->traffic->bytes_in, bytes);
 }
 
 ssize_t conn_receive(struct conn *conn, struct iovec *pieces, size_t count, size_t asked_bytes)
@@ -484,7 +494,7 @@ static void tick_transfers(struct conn *conn)
         log_limited(&conn->reactor->log_limit, LOG_WARN,
                     "connection %llu: its RDMA transfers got no further for rdma-timeout-ms",
                     (unsigned long long)conn->id);
-        remote_break(conn);
+        remote_fail(conn);
     } else if (wire_peer_is_gone(&conn->wire)) {
         remote_break(conn);
     }

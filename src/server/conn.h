@@ -86,6 +86,7 @@ struct conn {
     bool dead;
     bool is_unix;
     bool upload_waits; /* in reactor->upload_waiters, by batch_link */
+    bool had_remote;   /* a queue pair, some time */
     bool ring_asked;   /* the rings take over when the reply to KV.CONNECT RING is out */
     bool yielded;      /* the batch waits for nothing but this connection's next turn */
     bool authenticated;
@@ -109,6 +110,7 @@ struct conn {
     int64_t blocked_us;    /* since when output stands still; 0: it does not */
     int64_t soft_limit_us; /* since when more than the soft limit waits; 0: it does not */
     uint64_t bytes_in, bytes_out, commands;
+    struct wire_traffic *traffic; /* of the reactor, by what the wire is */
     uint64_t error_replies;
     const struct command *last_command; /* NULL: none yet */
     char peer[LISTENER_ADDRESS_BYTES];

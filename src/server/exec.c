@@ -109,7 +109,7 @@ static void count_current(struct conn *conn, uint64_t spent_ns)
     if (reactor->monitor_count != 0) {
         monitor_note(conn, request);
     }
-    metric_add(&reactor->metrics.commands, 1);
+    metric_add(&conn->traffic->commands, 1);
     request->spent_ns = spent_ns;
     command_stats_ran(reactor->command_stats, request->command->id, 1, spent_ns, request->failed);
     if (reactor_notices_requests(reactor)) {

@@ -30,7 +30,7 @@ static void break_one(struct reactor *reactor, uint64_t id)
 {
     struct conn *conn = find_remote(reactor, id);
     if (conn != NULL) {
-        remote_break(conn);
+        remote_fail(conn);
     }
 }
 
@@ -52,7 +52,7 @@ static void break_run(struct reactor *reactor, struct gather *gather, uint32_t i
     list_foreach (cursor, &reactor->conns) {
         struct conn *conn = list_entry(cursor, struct conn, link);
         if (conn->remote != NULL) {
-            remote_break(conn);
+            remote_fail(conn);
         }
     }
 }
@@ -119,16 +119,21 @@ static void on_queue(void *argument, unsigned events)
     reactor->hub.ready = true; /* the next turn knows what time it is */
 }
 
-/* What the transport itself counts: how many requests and completions so many bytes took. */
-static void count_requests(struct reactor *reactor)
+void hub_take_stats(struct reactor *reactor)
 {
     struct hub *hub = &reactor->hub;
-    struct kvasir_queue_stats stats;
-    hub->fabric->ops->queue_stats(hub->queue, &stats);
-    metric_add(&reactor->metrics.rdma_work_requests, stats.work_requests - hub->work_requests);
-    metric_add(&reactor->metrics.rdma_completions, stats.completions - hub->completions);
-    hub->work_requests = stats.work_requests;
-    hub->completions = stats.completions;
+    struct reactor_metrics *metrics = &reactor->metrics;
+    struct traffic *traffic = &metrics->traffic;
+    const struct kvasir_queue_stats before = hub->counted;
+    struct kvasir_queue_stats *now = &hub->counted;
+    hub->fabric->ops->queue_stats(hub->queue, now);
+    metric_add(&traffic->work_requests, now->work_requests - before.work_requests);
+    metric_add(&traffic->completions, now->completions - before.completions);
+    metric_add(&traffic->windows_bound, now->binds - before.binds);
+    metric_add(&traffic->windows_revoked, now->revocations - before.revocations);
+    metric_add(&traffic->windows_replaced, now->windows_replaced - before.windows_replaced);
+    metric_set(&metrics->rdma_windows, now->windows);
+    metric_set(&metrics->rdma_windows_free, now->windows_free);
 }
 
 /* Both begin with their magic. */
@@ -162,7 +167,7 @@ void hub_advance(struct reactor *reactor)
             }
         }
         if (count > 0) {
-            count_requests(reactor);
+            hub_take_stats(reactor);
         }
     } while (count == EVENTS_MAX);
 }
@@ -196,6 +201,7 @@ bool hub_init(struct reactor *reactor, struct fabric *fabric, char *said)
         return false;
     }
     hub->fabric = fabric;
+    hub_take_stats(reactor);
     hub->watch =
         loop_watch(reactor->loop, fabric->ops->queue_fd(hub->queue), LOOP_READ, on_queue, reactor);
     if (reactor->index == 0) {

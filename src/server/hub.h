@@ -19,10 +19,9 @@ struct hub {
     struct loop_watch *watch;        /* owned; of the queue */
     struct loop_watch *domain_watch; /* owned; of the device: the first reactor's only */
     uint32_t out_count;              /* jobs under way */
-    uint64_t work_requests;          /* of the queue, counted already */
-    uint64_t completions;            /* likewise */
-    uint64_t loan_last_id;           /* that was given to a client */
-    bool ready;                      /* the descriptor said so */
+    struct kvasir_queue_stats counted; /* of the queue, in the reactor's metrics already */
+    uint64_t loan_last_id;             /* that was given to a client */
+    bool ready;                        /* the descriptor said so */
     bool armed;
 };
 
@@ -33,6 +32,8 @@ void hub_fini(struct reactor *reactor);
 
 /* Takes what has come. */
 void hub_advance(struct reactor *reactor);
+/* Takes what the transport counts into the reactor's metrics. */
+void hub_take_stats(struct reactor *reactor);
 /* Arms the descriptor; false: there is something already. */
 ATTR_MUST_USE bool hub_sleep(struct hub *hub);
 

@@ -64,6 +64,7 @@ struct totals {
     struct command_stats *commands; /* owned by info_text */
     uint64_t counted[sizeof(struct reactor_metrics) / sizeof(struct metric)];
     uint64_t channels[PUBSUB_KIND_COUNT];
+    struct traffic_sums traffic;
 };
 
 static void add_facts(struct info_facts *to, const struct info_facts *from)
@@ -98,6 +99,7 @@ static void add_up(struct conn *conn, const struct gather *gather, struct totals
             memcpy(&facts, gather->answers[i].text, sizeof(facts));
             add_facts(&totals->facts, &facts);
         }
+        traffic_add_up(&conn->reactor->server->reactors[i]->metrics.traffic, &totals->traffic);
         for (size_t m = 0; m < ARRAY_COUNT(totals->counted); m++) {
             totals->counted[m] += metric_get(&metrics[m]);
         }
@@ -337,10 +339,10 @@ static void section_stats(struct info_writer *writer)
 {
     const struct totals *totals = writer->totals;
     info_number(writer, "total_connections_received", COUNTED(totals, connections_total));
-    info_number(writer, "total_commands_processed", COUNTED(totals, commands));
+    info_number(writer, "total_commands_processed", totals->traffic.commands);
     info_number(writer, "instantaneous_ops_per_sec", COUNTED(totals, commands_rate));
-    info_number(writer, "total_net_input_bytes", COUNTED(totals, bytes_in));
-    info_number(writer, "total_net_output_bytes", COUNTED(totals, bytes_out));
+    info_number(writer, "total_net_input_bytes", totals->traffic.bytes_in);
+    info_number(writer, "total_net_output_bytes", totals->traffic.bytes_out);
     info_zeros(writer, "total_net_repl_input_bytes total_net_repl_output_bytes");
     info_line(writer, "instantaneous_input_kbps:%.2f",
               (double)COUNTED(totals, bytes_in_rate) / 1024);
@@ -391,16 +393,6 @@ static void section_stats_own(struct info_writer *writer)
                 COUNTED(totals, uploads_short_bytes) + COUNTED(totals, uploads_long_bytes));
     info_number(writer, "upload_bytes", COUNTED(totals, upload_bytes));
     info_number(writer, "copied_bytes", totals->facts.copied_bytes);
-    info_number(writer, "rdma_puts", COUNTED(totals, rdma_puts));
-    info_number(writer, "rdma_gets", COUNTED(totals, rdma_gets));
-    info_number(writer, "rdma_in_bytes", COUNTED(totals, rdma_in_bytes));
-    info_number(writer, "rdma_out_bytes", COUNTED(totals, rdma_out_bytes));
-    info_number(writer, "rdma_failed", COUNTED(totals, rdma_failed));
-    info_number(writer, "rdma_work_requests", COUNTED(totals, rdma_work_requests));
-    info_number(writer, "rdma_completions", COUNTED(totals, rdma_completions));
-    info_number(writer, "rdma_lent_bytes", COUNTED(totals, rdma_lent_bytes));
-    info_number(writer, "rdma_loans_expired", COUNTED(totals, rdma_loans_expired));
-    info_number(writer, "rdma_loans_recalled", COUNTED(totals, rdma_loans_recalled));
     info_number(writer, "values", totals->facts.values);
     info_number(writer, "orphan_values", totals->facts.orphans);
     info_number(writer, "reserved_values", totals->facts.reserved);
@@ -531,6 +523,7 @@ static const struct section {
     {"Latencystats", false, section_latencystats, NULL},
     {"Cluster", true, section_cluster, NULL},
     {"Keyspace", true, section_keyspace, NULL},
+    {"Transports", true, traffic_write, NULL},
     {"Tenants", true, tenants_write, NULL},
 };
 

@@ -290,7 +290,7 @@ void loan_recall(struct conn *conn, uint32_t shard, const struct recall_list *li
         } else {
             loan->state = LOAN_DUE;
         }
-        metric_add(&conn->reactor->metrics.rdma_loans_recalled, 1);
+        metric_add(&conn->reactor->metrics.traffic.loans_recalled, 1);
     }
     if (batch != NULL && batch->lending != NULL && batch->stage == TRANSFER_STAGE_OPS) {
         for (uint32_t i = 0; i < list->count; i++) {
@@ -308,7 +308,7 @@ void loan_tick(struct conn *conn)
         struct loan *loan = list_entry(cursor, struct loan, link);
         if (loan->state == LOAN_OUT && loan->deadline_us <= conn->reactor->now.mono_us) {
             loan->state = LOAN_DUE;
-            metric_add(&conn->reactor->metrics.rdma_loans_expired, 1);
+            metric_add(&conn->reactor->metrics.traffic.loans_expired, 1);
         }
     }
     loan_post(conn);

@@ -12,8 +12,9 @@ static void publish_rates(struct reactor *reactor)
 {
     struct reactor_metrics *metrics = &reactor->metrics;
     struct rate_sample *oldest = &reactor->rates[reactor->rate_next];
-    struct rate_sample now = {reactor->now.mono_us, metric_get(&metrics->commands),
-                              metric_get(&metrics->bytes_in), metric_get(&metrics->bytes_out)};
+    struct traffic_sums sums = {0};
+    traffic_add_up(&metrics->traffic, &sums);
+    struct rate_sample now = {reactor->now.mono_us, sums.commands, sums.bytes_in, sums.bytes_out};
     struct rate_sample then = oldest->mono_us > 0 ? *oldest : reactor->rates[0];
     int64_t elapsed_us = now.mono_us - then.mono_us;
     if (then.mono_us > 0 && elapsed_us > 0) {
@@ -53,4 +54,7 @@ void published_tick(struct reactor *reactor)
     publish_rates(reactor);
     publish_used(reactor);
     metric_set(&metrics->staging_bytes, reactor->shm_staging_bytes);
+    if (reactor->hub.fabric != NULL) {
+        hub_take_stats(reactor);
+    }
 }

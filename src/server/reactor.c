@@ -122,9 +122,6 @@ void reactor_reset_metrics(struct reactor *reactor)
     struct metric *const counters[] = {
         &metrics->connections_total,
         &metrics->connections_rejected,
-        &metrics->commands,
-        &metrics->bytes_out,
-        &metrics->bytes_in,
         &metrics->upload_bytes,
         &metrics->used_peak_bytes,
         &metrics->timeout_closed,
@@ -141,15 +138,6 @@ void reactor_reset_metrics(struct reactor *reactor)
         &metrics->turns,
         &metrics->retries_for_pages,
         &metrics->pages_balanced,
-        &metrics->rdma_puts,
-        &metrics->rdma_gets,
-        &metrics->rdma_in_bytes,
-        &metrics->rdma_out_bytes,
-        &metrics->rdma_work_requests,
-        &metrics->rdma_completions,
-        &metrics->rdma_failed,
-        &metrics->rdma_loans_expired,
-        &metrics->rdma_loans_recalled,
         &metrics->expire_us,
         &metrics->expire_cut_short,
         &metrics->exceeded_us,
@@ -157,6 +145,7 @@ void reactor_reset_metrics(struct reactor *reactor)
     for (size_t i = 0; i < ARRAY_COUNT(counters); i++) {
         metric_set(counters[i], 0);
     }
+    traffic_reset(&metrics->traffic);
     reactor->copied_bytes_at_reset = copy_payload_bytes();
     command_stats_reset(reactor->command_stats);
 }

@@ -28,6 +28,7 @@
 #include "server/server.h"
 #include "server/settings.h"
 #include "server/slowlog.h"
+#include "server/traffic.h"
 #include "store/shard.h"
 
 #include <pthread.h>
@@ -82,7 +83,7 @@ enum reactor_mail {
 /* What a reactor counts; summed over reactors when somebody asks. */
 struct reactor_metrics {
     struct metric connections_now, connections_total, connections_rejected;
-    struct metric commands, bytes_in, bytes_out;
+    struct traffic traffic;
     struct metric upload_bytes;
     struct metric uploads_short_bytes, uploads_long_bytes; /* declared by uploads under way */
     struct metric uploads_waiting;
@@ -90,9 +91,7 @@ struct reactor_metrics {
     struct metric hops, borrows, turns, shm_clients, staging_bytes;
     struct metric acl_denied[ACL_DENIED_AUTH + 1]; /* by enum acl_verdict */
     struct metric tls_clients, tls_bytes, tls_handshakes, tls_handshake_failures;
-    struct metric rdma_clients, rdma_puts, rdma_gets, rdma_in_bytes, rdma_out_bytes, rdma_failed;
-    struct metric rdma_work_requests, rdma_completions;
-    struct metric rdma_lent_bytes, rdma_loans_expired, rdma_loans_recalled;
+    struct metric rdma_clients, rdma_lent_bytes, rdma_windows, rdma_windows_free;
     struct metric paused_clients;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */

@@ -53,8 +53,8 @@ bool remote_is_busy(const struct remote *remote)
     return remote->transfers.out_count > 0 || remote->loans.job_count > 0;
 }
 
-enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_address *client,
-                               bool lends, char *said)
+static enum kvasir_status begin(struct conn *conn, const struct kvasir_link_address *client,
+                                bool lends, char *said)
 {
     enum kvasir_status status;
     if (fabric_is_gone(conn->reactor->hub.fabric)) {
@@ -83,6 +83,16 @@ enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_addre
     return status;
 }
 
+enum kvasir_status remote_open(struct conn *conn, const struct kvasir_link_address *client,
+                               bool lends, char *said)
+{
+    enum kvasir_status status = begin(conn, client, lends, said);
+    if (status != KVASIR_OK) {
+        metric_add(&conn->reactor->metrics.traffic.links_refused, 1);
+    }
+    return status;
+}
+
 void remote_await(struct conn *conn)
 {
     if (conn->remote->connecting) {
@@ -91,12 +101,25 @@ void remote_await(struct conn *conn)
     }
 }
 
+static void count_connect(struct conn *conn, enum kvasir_status status)
+{
+    struct traffic *traffic = &conn->reactor->metrics.traffic;
+    if (status != KVASIR_OK) {
+        metric_add(&traffic->links_refused, 1);
+        return;
+    }
+    metric_add(&traffic->links_opened, 1);
+    metric_add(&traffic->links_rebuilt, conn->had_remote ? 1 : 0);
+    conn->had_remote = true;
+}
+
 /* The batch goes on in this connection's next turn. */
 static void connect_ended(struct conn *conn, enum kvasir_status status, const char *reason)
 {
     struct remote *remote = conn->remote;
     remote->connecting = false;
     remote->connect_status = status;
+    count_connect(conn, status);
     (void)snprintf(remote->said, sizeof(remote->said), "%s", reason);
     if (remote->awaited && conn->dead) {
         conn->batch->waiting--;
@@ -130,6 +153,14 @@ void remote_break(struct conn *conn)
         remote->link = NULL;
         loan_end_all(conn);
     }
+}
+
+void remote_fail(struct conn *conn)
+{
+    if (!conn->remote->connecting && !remote_is_broken(conn->remote)) {
+        metric_add(&conn->reactor->metrics.traffic.links_failed, 1);
+    }
+    remote_break(conn);
 }
 
 void remote_close(struct conn *conn)

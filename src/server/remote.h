@@ -38,6 +38,8 @@ void remote_await(struct conn *conn);
 void remote_connected(struct conn *conn, enum kvasir_status status, const char *reason);
 /* Closes the queue pair; the rest stays until what was under way has come back. */
 void remote_break(struct conn *conn);
+/* The same, because it does not work. */
+void remote_fail(struct conn *conn);
 /* Whether jobs are under way. */
 bool remote_is_busy(const struct remote *remote);
 /* The connection ends, nothing is under way. Without a remote it does nothing. */

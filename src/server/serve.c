@@ -245,7 +245,7 @@ static void answer(struct conn *conn, struct request *request)
         }
         conn->commands++;
         conn->last_command = request->command;
-        metric_add(&reactor->metrics.commands, 1);
+        metric_add(&conn->traffic->commands, 1);
     }
 }
 

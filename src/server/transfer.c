@@ -207,7 +207,7 @@ static void post_all(struct conn *conn)
             return; /* what is out makes room when it comes back */
         }
         if (status != KVASIR_OK) {
-            remote_break(conn);
+            remote_fail(conn);
             return;
         }
         post->out = true;
@@ -241,7 +241,7 @@ void transfer_post_done(struct transfer_post *post, enum kvasir_status status)
     transfers->moved_us = conn->reactor->now.mono_us;
     if (status != KVASIR_OK) {
         fail_requests(conn, post->first, post->last + 1U);
-        remote_break(conn);
+        remote_fail(conn);
     }
     post_all(conn);
     if (moves_are_done(conn)) {
@@ -336,17 +336,15 @@ static void add_commits(struct conn *conn)
 
 static void count_one(struct reactor *reactor, const struct request *request, const struct op *op)
 {
-    struct reactor_metrics *metrics = &reactor->metrics;
+    struct traffic *traffic = &reactor->metrics.traffic;
     if (request->transfer_result == KVASIR_IO) {
-        metric_add(&metrics->rdma_failed, 1);
+        metric_add(&traffic->paths[TRAFFIC_RDMA].failed, 1);
     } else if (request->transfer_result != KVASIR_OK || op->status != KVASIR_OK) {
         return;
     } else if (request->transfer == TRANSFER_IN) {
-        metric_add(&metrics->rdma_puts, 1);
-        metric_add(&metrics->rdma_in_bytes, (uint64_t)request->number);
+        traffic_count_put(traffic, TRAFFIC_RDMA, (uint64_t)request->number);
     } else if (op->integer <= request->number) {
-        metric_add(&metrics->rdma_gets, 1);
-        metric_add(&metrics->rdma_out_bytes, (uint64_t)op->integer);
+        traffic_count_get(traffic, TRAFFIC_RDMA, (uint64_t)op->integer);
     }
 }
 

@@ -96,7 +96,10 @@ def test_sections_are_redis_s(start, redis_text):
         return [line for line in text.split("\r\n") if line.startswith("# ")]
 
     with start(reactors=2).connect() as connection:
-        assert titles(text_of(connection, "everything")) == titles(redis_text)
+        assert titles(text_of(connection, "everything")) == [
+            *titles(redis_text),
+            "# Transports",
+        ]
         default = titles(text_of(connection))
         assert titles(text_of(connection, "default")) == default
         assert "# Commandstats" not in default

@@ -253,10 +253,12 @@ static enum kvasir_status outcome(const struct entry *entry)
     }
     if (job->kind == KVASIR_JOB_REVOKE) {
         drop_windows(job->grants, job->grant_count);
+        link->queue->stats.revocations += job->grant_count;
         return KVASIR_OK;
     }
     if (job->kind == KVASIR_JOB_BIND) {
         bind_windows(job->grants, job->grant_count, link->pair->number);
+        link->queue->stats.binds += job->grant_count;
         return KVASIR_OK;
     }
     status = perform(link, job);

@@ -51,13 +51,15 @@ static void test_published_rates_are_of_the_last_samples(void **state)
     struct world *world = world_create();
     struct reactor *reactor = &world->reactors[0];
     struct reactor_metrics *metrics = &reactor->metrics;
+    struct wire_traffic *wires = metrics->traffic.wires;
     (void)state;
     tick(reactor);
     assert_int_equal(metric_get(&metrics->commands_rate), 0);
     for (int i = 0; i < 5; i++) {
-        metric_add(&metrics->commands, 50);
-        metric_add(&metrics->bytes_in, 1000);
-        metric_add(&metrics->bytes_out, 2000);
+        metric_add(&wires[TRAFFIC_TCP].commands, 30);
+        metric_add(&wires[TRAFFIC_RINGS].commands, 20);
+        metric_add(&wires[TRAFFIC_TCP].bytes_in, 1000);
+        metric_add(&wires[TRAFFIC_UNIX].bytes_out, 2000);
         tick(reactor);
         assert_int_equal(metric_get(&metrics->commands_rate), 500);
         assert_int_equal(metric_get(&metrics->bytes_in_rate), 10000);
@@ -77,10 +79,10 @@ static void test_published_rates_stand_a_reset(void **state)
     struct world *world = world_create();
     struct reactor *reactor = &world->reactors[0];
     (void)state;
-    metric_set(&reactor->metrics.commands, 1000000);
+    metric_set(&reactor->metrics.traffic.wires[TRAFFIC_TCP].commands, 1000000);
     tick(reactor);
     tick(reactor);
-    metric_set(&reactor->metrics.commands, 10);
+    metric_set(&reactor->metrics.traffic.wires[TRAFFIC_TCP].commands, 10);
     tick(reactor);
     assert_int_equal(metric_get(&reactor->metrics.commands_rate), 0);
     world_destroy(world);
