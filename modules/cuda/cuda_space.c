@@ -68,25 +68,41 @@ static enum kvasir_status find_one(struct cuda_devices *devices, CUdeviceptr poi
                : KVASIR_IO;
 }
 
+/* Goes on from one piece that is mapped to the next, as far as bytes are asked for: a large tensor may be
+ * made of many, and the driver tells of one at a time. What was allocated as one is one: its neighbour is
+ * somebody else's. */
+static void follow(struct cuda_devices *devices, CUdeviceptr pointer, size_t bytes,
+                   struct facts *facts)
+{
+    struct facts next;
+    int whole = 0;
+    if (bytes <= facts->bytes - (pointer - facts->base) ||
+        devices->driver.cuPointerGetAttribute(
+            &whole, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pointer) != CUDA_SUCCESS ||
+        whole != 0) {
+        return;
+    }
+    while (facts->bytes > 0 && bytes > facts->bytes - (pointer - facts->base) &&
+           find_one(devices, facts->base + facts->bytes, &next) == KVASIR_OK &&
+           next.base == facts->base + facts->bytes && next.bytes > 0 &&
+           next.device == facts->device && next.memory_type == facts->memory_type &&
+           next.managed == facts->managed) {
+        facts->bytes += next.bytes;
+    }
+}
+
 static enum kvasir_status space_find(void *state, const void *address, size_t bytes,
                                      struct kvasir_space_range *range_p)
 {
     struct cuda_devices *devices = state;
     struct facts facts = {.device = -1};
-    struct facts next;
     unsigned long long id = 0;
     CUdeviceptr pointer = (CUdeviceptr)(uintptr_t)address;
     enum kvasir_status status = find_one(devices, pointer, &facts);
     if (status != KVASIR_OK) {
         return status;
     }
-    /* A large tensor may be mapped from many pieces, and the driver tells of one at a time. */
-    while (facts.bytes > 0 && bytes > facts.bytes - (pointer - facts.base) &&
-           find_one(devices, facts.base + facts.bytes, &next) == KVASIR_OK &&
-           next.base == facts.base + facts.bytes && next.bytes > 0 && next.device == facts.device &&
-           next.memory_type == facts.memory_type && next.managed == facts.managed) {
-        facts.bytes += next.bytes;
-    }
+    follow(devices, pointer, bytes, &facts);
     /* A driver that numbers no allocations leaves it at 0. */
     (void)devices->driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer);
     *range_p = (struct kvasir_space_range){.base = (void *)(uintptr_t)facts.base,

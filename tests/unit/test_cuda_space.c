@@ -153,6 +153,24 @@ static void test_cuda_space_follows_memory_that_is_mapped_in_pieces(void **state
     fake_cuda_free(device);
 }
 
+/* Two allocations may lie side by side; a buffer in the first ends with it. */
+static void test_cuda_space_ends_where_an_allocation_does(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvasir_space_range range;
+    char *both = fake_cuda_alloc(0, (size_t)2 << 16);
+    fake_cuda_free(both);
+    char *first = fake_cuda_alloc(0, (size_t)1 << 16);
+    fake_cuda_place_next(first + ((size_t)1 << 16));
+    char *second = fake_cuda_alloc(0, (size_t)1 << 16);
+    assert_ptr_equal(first, both);
+    assert_ptr_equal(second, first + ((size_t)1 << 16));
+    assert_int_equal(ops->find(&fixture->devices, first, (size_t)2 << 16, &range), KVASIR_OK);
+    assert_int_equal(range.bytes, (size_t)1 << 16);
+    fake_cuda_free(second);
+    fake_cuda_free(first);
+}
+
 static void test_cuda_space_tells_memory_from_what_had_its_address(void **state)
 {
     struct fixture *fixture = *state;
@@ -371,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_cuda_space_names_a_driver_that_does_not_work),
         TEST(test_cuda_space_tells_what_an_address_is),
         TEST(test_cuda_space_follows_memory_that_is_mapped_in_pieces),
+        TEST(test_cuda_space_ends_where_an_allocation_does),
         TEST(test_cuda_space_tells_memory_from_what_had_its_address),
         TEST(test_cuda_space_answers_a_thread_without_a_context),
         TEST(test_cuda_space_settles_what_adapters_wrote),

@@ -202,6 +202,11 @@ void fake_cuda_free(void *memory)
     }
 }
 
+void fake_cuda_place_next(void *address)
+{
+    fake.freed = address;
+}
+
 void *fake_cuda_look(void *memory)
 {
     const struct piece *piece = find_piece(memory);
@@ -332,6 +337,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
         memcpy(data, &start, sizeof(start));
     } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         memcpy(data, &part_bytes, sizeof(part_bytes));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
+        memcpy(data, &(int){piece->mapped_bytes == 0}, sizeof(int));
     } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
         memcpy(data, &(unsigned long long){piece->id + part}, sizeof(unsigned long long));
     } else {

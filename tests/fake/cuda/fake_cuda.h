@@ -11,6 +11,8 @@ void *fake_cuda_alloc_managed(int device, size_t bytes);
 void *fake_cuda_alloc_mapped(int device, size_t piece_bytes, unsigned piece_count);
 /* Of any of them. New memory of the device gets the address of what was freed last, when it fits. */
 void fake_cuda_free(void *memory);
+/* The address that new memory of the device gets, if it is free there. */
+void fake_cuda_place_next(void *address);
 
 /* Where the CPU finds the same bytes. */
 void *fake_cuda_look(void *memory);
