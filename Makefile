@@ -308,7 +308,7 @@ test-install: all ## Install into an empty folder and build programs against it.
 test-integration: all $(TEST_MODULES) ## Run the tests of a real server with real clients.
 	$(RUN_TESTS) integration
 
-test-python: all ## Run the tests of the Python package.
+test-python: all $(if $(HAVE_CUDA),$(FAKE_CUDA)) ## Run the tests of the Python package.
 	$(RUN_TESTS) python
 
 test-sanitize: ## Run tests under ASan+UBSan, the multi-core ones under TSan.

@@ -6,6 +6,7 @@
 ...     client.get("block")
 """
 
+from ._devices import DeviceBuffer
 from ._native import library as _library
 from ._version import __version__
 from .client import Client, ServerInfo, Stat
@@ -41,6 +42,7 @@ __all__ = [
     "Closed",
     "Corrupt",
     "Denied",
+    "DeviceBuffer",
     "Error",
     "Event",
     "Events",

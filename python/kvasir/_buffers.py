@@ -1,8 +1,9 @@
 """Addresses of the caller's memory: keys and payloads, held still for the length of a call.
 
-A payload is anything with the buffer protocol in C order, a contiguous CPU torch tensor, or a list
-or tuple of those (one value scattered over several pieces). Memory is asked for through
-``PyObject_GetBuffer``, so it can neither move nor shrink until :meth:`Pins.release`.
+A payload is anything with the buffer protocol in C order, a contiguous torch tensor, an array on a
+GPU (``_devices.py``), or a list or tuple of those (one value scattered over several pieces). Memory
+is asked for through ``PyObject_GetBuffer``, so it can neither move nor shrink until
+:meth:`Pins.release`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from ctypes import c_int, c_void_p, py_object
 from itertools import accumulate, chain, repeat
 from typing import Any, TypeAlias
 
-from ._native import BUFFER_WORDS, ITEM_WORDS
+from ._devices import DeviceBuffer, Place, place_of, place_on_device
+from ._native import BUFFER_WORDS, ITEM_STATUS, ITEM_WORDS
+from .errors import Status
 
 Key: TypeAlias = bytes | str
 
@@ -58,22 +61,35 @@ def key_bytes(key: Any) -> bytes:
 
 class Pins:
     """Payload memory held still. ``bases`` and ``sizes`` hold one entry per payload; a payload in
-    several pieces has base 0 and its pieces in ``scattered`` under its index."""
+    several pieces has base 0 and its pieces in ``scattered`` under its index. ``devices`` are the
+    pieces that lie on a GPU, where only registered memory may be touched."""
 
-    __slots__ = ("_extra", "_holders", "_records", "_taken", "bases", "scattered", "sizes")
+    __slots__ = (
+        "_extra",
+        "_holders",
+        "_kept",
+        "_records",
+        "_taken",
+        "bases",
+        "devices",
+        "scattered",
+        "sizes",
+    )
 
     def __init__(self, payloads: Sequence[Any], writable: bool) -> None:
         self._extra: list[Pins] = []
         self._taken: list[int] = []
+        self._kept: list[Any] = []
         # What keeps the memory where it is besides the buffers that were taken.
         self._holders: Sequence[Any] = payloads
         self.scattered: dict[int, array[int]] = {}
+        self.devices: list[Place] = []
         self.bases: list[int]
         self.sizes: list[int]
         if not writable and set(map(type, payloads)) == {bytes}:
             self.bases = list(map(bytes_address, payloads))
             self.sizes = list(map(len, payloads))
-        elif not self._pin_writable(payloads):
+        elif not self._pin_writable(payloads) and not self._pin_device_buffers(payloads):
             try:
                 self._pin_any(payloads, writable)
             except BaseException:
@@ -90,6 +106,17 @@ class Pins:
         self._holders = holders
         self.bases = list(map(ctypes.addressof, holders))
         self.sizes = sizes
+        return True
+
+    def _pin_device_buffers(self, payloads: Sequence[Any]) -> bool:
+        """The quick way, for nothing but pieces of a GPU's memory by their address."""
+        if set(map(type, payloads)) != {DeviceBuffer}:
+            return False
+        self.bases = [piece.address for piece in payloads]
+        self.sizes = [piece.nbytes for piece in payloads]
+        self.devices = [
+            Place(piece.address, piece.nbytes, piece.device, piece.root, None) for piece in payloads
+        ]
         return True
 
     def _pin_any(self, payloads: Sequence[Any], writable: bool) -> None:
@@ -115,13 +142,21 @@ class Pins:
         if isinstance(payload, (list, tuple)):
             pieces = Pins(payload, writable)
             self._extra.append(pieces)
+            self.devices += pieces.devices
             if pieces.scattered:
                 raise TypeError("the pieces of a scattered payload may not be lists themselves")
             self.scattered[index] = array("Q", chain.from_iterable(zip(pieces.bases, pieces.sizes)))
             return 0, sum(pieces.sizes)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(payload, torch.Tensor):
-            return _tensor_memory(payload)
+            place: Place | None = _tensor_place(payload)
+        else:
+            place = place_of(payload, writable)
+        if place is not None:
+            if place.where:
+                self.devices.append(place)
+            self._kept.append(place.holder)
+            return place.address, place.length
         raise _explain(payload, writable, error) from error
 
     def release(self) -> None:
@@ -130,30 +165,30 @@ class Pins:
             _release_buffer(self._taken.pop())
         while self._extra:
             self._extra.pop().release()
+        self._kept.clear()
         self._holders = ()
 
     def __del__(self) -> None:
         self.release()
 
 
-def _tensor_memory(tensor: Any) -> tuple[int, int]:
-    if tensor.device.type != "cpu":
+def _tensor_place(tensor: Any) -> Place:
+    if tensor.device.type not in ("cpu", "cuda"):
         raise TypeError(
-            f"the tensor lives on {tensor.device}; only memory of the host can be moved: "
-            "copy it with tensor.cpu() first, or receive into a pinned CPU tensor"
+            f"the tensor lives on {tensor.device}; only memory of the host and of CUDA devices can "
+            "be moved: copy it with tensor.cpu() first, or receive into a pinned CPU tensor"
         )
     if str(tensor.layout) != "torch.strided" or not tensor.is_contiguous():
         raise ValueError("the tensor is not contiguous; use tensor.contiguous() first")
     if tensor.is_conj() or tensor.is_neg():
         raise ValueError("the tensor is a lazy conjugate or negative; use tensor.resolve_conj()")
-    return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+    where = "" if tensor.device.type == "cpu" else str(tensor.device)
+    return place_on_device(tensor.data_ptr(), tensor.numel() * tensor.element_size(), where)
 
 
 def _explain(payload: Any, writable: bool, error: Exception) -> Exception:
     """The error that says what to do about a payload that gives no simple buffer."""
     kind = type(payload).__name__
-    if hasattr(payload, "__cuda_array_interface__"):
-        return TypeError(f"{kind} lives on a GPU; copy it to the host first")
     if isinstance(payload, str):
         return TypeError("a payload is bytes-like, not str; encode it first")
     try:
@@ -161,8 +196,8 @@ def _explain(payload: Any, writable: bool, error: Exception) -> Exception:
     except TypeError:
         wanted = "a bytearray" if writable else "bytes"
         return TypeError(
-            f"a payload is {wanted}, a buffer, a numpy array, a CPU torch tensor or a list of "
-            f"those, not {kind}"
+            f"a payload is {wanted}, a buffer, a numpy array, a torch tensor, an array on a GPU or "
+            f"a list of those, not {kind}"
         )
     except (BufferError, ValueError):
         return ValueError(f"{kind} gives no access to its memory: {error}")
@@ -217,6 +252,11 @@ class Items:
                 word = index * ITEM_WORDS
                 self.words[word + 2] = pieces.buffer_info()[0]
                 self.words[word + 3] = len(pieces) // 2
+
+    def failed_on_device(self) -> bool:
+        """Whether a copy from or to a GPU failed, which the library has a sentence about."""
+        words = self.words[ITEM_STATUS::ITEM_WORDS]
+        return any(status_of(word) in (Status.IO, Status.NO_MEMORY) for word in words)
 
     def release(self) -> None:
         """Lets go of the payload memory."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from . import errors
-from ._native import library
+from ._native import DEVICE_KINDS, library
 from .errors import Status
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Handle:
         "_sent_at",
         "_unsent",
         "dead",
+        "devices",
         "flights",
         "lease_count",
         "pointer",
@@ -78,6 +79,8 @@ class Handle:
         self.lease_count = 0
         # Memory that the C client registered, by address and length: held until it is closed.
         self.registered: dict[tuple[int, int], list[Pins]] = {}
+        # Of these, what lies on a GPU: address and length.
+        self.devices: set[tuple[int, int]] = set()
         self.waiters = 0
         self.timeout_ms = timeout_ms
         self._generation = _generation[0]
@@ -120,6 +123,28 @@ class Handle:
         self._lock.release()
         if self.dead:
             self.reap()
+
+    def check_devices(self, pins: Pins) -> None:
+        """ValueError where memory of a GPU is not registered: no CPU may touch it then; inside the
+        lock."""
+        for place in pins.devices:
+            if place.root in self.devices or place.length == 0:
+                continue
+            if library.buffer(self.pointer, place.address, place.length) not in DEVICE_KINDS:
+                raise ValueError(
+                    f"{place.length} bytes at {place.address:#x} of {place.where} are not "
+                    "registered with this client: give the array, or one around it, to register() "
+                    "first, or copy it to the host"
+                )
+
+    def look_at_devices(self) -> None:
+        """Forgets what the library forgot: buffers that were freed, and whose place others took;
+        inside the lock."""
+        self.devices = {
+            place
+            for place in self.registered
+            if library.buffer(self.pointer, *place) in DEVICE_KINDS
+        }
 
     def failure(self, status: int) -> errors.Error:
         """The error of a failed call, with the library's sentence; inside the lock."""
@@ -183,6 +208,7 @@ class Handle:
                 for pin in pins:
                     pin.release()
             self.registered.clear()
+            self.devices.clear()
 
     def close(self) -> None:
         """Cancels what is in flight, ends views, closes. Arrays that were made from views keep

@@ -39,6 +39,9 @@ ITEM_STATUS, ITEM_LENGTH, ITEM_PATH = 6, 7, 8
 BUFFER_WORDS = 10
 
 CALL_PUT, CALL_GET, CALL_EXISTS, CALL_DELETE, CALL_MATCH = 1, 2, 3, 4, 5
+# In the order of enum kvasir_buffer, and those of them that are a device's memory.
+BUFFER_KINDS = ("none", "host", "device", "staged")
+DEVICE_KINDS = (2, 3)
 PATH_NAMES = ("none", "tcp", "unix", "shm", "rdma", "rdma-client")
 
 

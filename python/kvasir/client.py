@@ -15,9 +15,11 @@ from . import errors
 from ._buffers import Items, Key, Pins, bytes_address, key_bytes, new_bytes, status_of
 from ._handle import Handle, milliseconds
 from ._native import (
+    BUFFER_KINDS,
     CALL_GET,
     CALL_PUT,
     COUNTER_NAMES,
+    DEVICE_KINDS,
     ITEM_LENGTH,
     ITEM_STATUS,
     ITEM_WORDS,
@@ -214,11 +216,16 @@ class Client:
     the first whose port is up), ``rdma_gid_index`` and ``rdma_mtu`` what it speaks from and how
     long a packet is at most (None: what fits). ``rdma_mode`` says who moves the bytes: ``"server"``
     in one round trip, or ``"client"``, which takes a round trip more for a put and spares the
-    server's cores; where the server lends no memory, it drives all the same.
+    server's cores; where the server lends no memory, it drives all the same. ``cuda_module`` is the
+    path of ``cuda.so`` (None: the one beside the library), ``bounce_bytes`` the pinned host memory
+    at most (None: 128 MiB) that payload of GPU memory goes through where no adapter reaches it.
 
     Keys are bytes or str (UTF-8). Payloads are whatever has the buffer protocol in C order (bytes,
-    bytearray, memoryview, numpy arrays of any shape), contiguous CPU torch tensors, and lists of
-    those: one value gathered from, or scattered over, several pieces.
+    bytearray, memoryview, numpy arrays of any shape), contiguous torch tensors, and lists of those:
+    one value gathered from, or scattered over, several pieces. Memory of a CUDA device (torch, and
+    whatever has ``__cuda_array_interface__`` or DLPack) must be given to :meth:`register` before.
+    No stream is waited for: what writes an array must be done before it is put, and what uses it
+    comes after the call that fills it.
 
     A client may be shared by threads: calls take turns, and the wait for the turn counts against
     the deadline. For calls at the same time use one client per thread. The interpreter lock is
@@ -251,6 +258,8 @@ class Client:
         rdma_gid_index: int | None = None,
         rdma_mtu: int | None = None,
         rdma_mode: str = "server",
+        cuda_module: str | None = None,
+        bounce_bytes: int | None = None,
     ) -> None:
         if rdma_mode not in _RDMA_MODES:
             raise ValueError(f"rdma_mode is one of {', '.join(_RDMA_MODES)}, not {rdma_mode!r}")
@@ -271,6 +280,9 @@ class Client:
         options.rdma_gid_index = -1 if rdma_gid_index is None else rdma_gid_index
         options.rdma_mtu_bytes = 0 if rdma_mtu is None else rdma_mtu
         options.rdma_mode = _RDMA_MODES.index(rdma_mode)
+        options.cuda_module = None if cuda_module is None else cuda_module.encode()
+        if bounce_bytes is not None:
+            options.bounce_bytes = bounce_bytes
         sentence = ctypes.create_string_buffer(512)
         pointer = c_void_p()
         status = library.connect(
@@ -311,27 +323,36 @@ class Client:
     ) -> None:
         """One batch call of the library; gives the payload memory back afterwards."""
         handle = self._handle
+        devices = items.pins if items.pins is not None and items.pins.devices else None
         try:
             timeout_ms = handle.enter(timeout)
             try:
-                if function(handle.pointer, items.address, items.count, *extra, timeout_ms):
+                if devices is not None:
+                    handle.check_devices(devices)
+                failed = function(handle.pointer, items.address, items.count, *extra, timeout_ms)
+                if failed or (devices is not None and items.failed_on_device()):
                     items.sentence = handle.sentence()
             finally:
                 handle.leave()
         finally:
             items.release()
 
-    # ---- buffers for RDMA ------------------------------------------------------------------
+    # ---- buffers for RDMA, and those of devices --------------------------------------------
 
     def register(self, buffer: Any) -> bool:
         """Lets the server read and write the buffer, so that puts from it and gets into it, or
         parts of it, go by RDMA. True: registered; False: this client has no RDMA, and calls take
         other paths.
 
-        The buffer is anything writable with the buffer protocol in C order, or a contiguous CPU
-        torch tensor; it is held until :meth:`unregister` or :meth:`close`. The first call may take
-        as long as ``connect_timeout``, and registering a second for each 10 GiB. Raises NoMemory
-        (the sentence names the limit: memlock), Busy, TypeError.
+        The buffer is anything writable with the buffer protocol in C order, or a contiguous torch
+        tensor; it is held until :meth:`unregister` or :meth:`close`. The first call may take as
+        long as ``connect_timeout``, and registering a second for each 10 GiB. Raises NoMemory (the
+        sentence names the limit: memlock), Busy, TypeError.
+
+        Memory of a CUDA device must be registered before any other call takes it, or a part of it.
+        It then serves on every path, also where there is no RDMA: :meth:`buffer_kind` tells how.
+        Raises Unsupported where the library cannot use it: no driver in this process, or no module
+        ``cuda.so``.
         """
         handle = self._handle
         pins = Pins((buffer,), True)
@@ -342,8 +363,12 @@ class Client:
             handle.enter(None)
             try:
                 status = library.register(handle.pointer, *place)
+                if pins.devices:
+                    self._check_registered(status, *place, pins.devices[0].where)
                 if status == Status.OK:
                     handle.registered.setdefault(place, []).append(pins)
+                    if pins.devices:
+                        handle.look_at_devices()
                     return True
                 if status != Status.UNSUPPORTED:
                     raise handle.failure(status)
@@ -354,6 +379,38 @@ class Client:
             raise
         pins.release()
         return False
+
+    def _check_registered(self, status: int, address: int, length: int, where: str) -> None:
+        """Raises Unsupported where the library does not know the memory of a device as such."""
+        handle = self._handle
+        if status == Status.OK:
+            if library.buffer(handle.pointer, address, length) in DEVICE_KINDS:
+                return
+            library.unregister(handle.pointer, address, length)
+        elif status not in (Status.UNSUPPORTED, Status.IO):
+            return
+        raise errors.Unsupported(
+            f"the memory of {where} cannot be used here (is its driver, libcuda.so.1, in this "
+            f"process?): {handle.sentence() or 'the library takes it for memory of the host'}"
+        )
+
+    def buffer_kind(self, buffer: Any) -> str:
+        """How the bytes of a registered buffer, or of a part of one, travel: ``"host"`` and
+        ``"device"``, the adapter moves them; ``"staged"``, between a device and pinned host memory,
+        and from there by whatever path there is; ``"none"``, it is not registered."""
+        handle = self._handle
+        pins = Pins((buffer,), False)
+        try:
+            if pins.scattered:
+                raise TypeError("a registered buffer is one piece of memory")
+            handle.enter(None)
+            try:
+                kind: int = library.buffer(handle.pointer, pins.bases[0], pins.sizes[0])
+            finally:
+                handle.leave()
+        finally:
+            pins.release()
+        return BUFFER_KINDS[kind] if 0 <= kind < len(BUFFER_KINDS) else f"kind {kind}"
 
     def unregister(self, buffer: Any) -> bool:
         """Undoes one :meth:`register` of the same buffer. False: it was not registered. Raises
@@ -370,6 +427,7 @@ class Client:
                     held.pop().release()
                     if not held:
                         del handle.registered[place]
+                        handle.devices.discard(place)
                 elif status != Status.NOT_FOUND:
                     raise handle.failure(status)
             finally:
@@ -489,8 +547,9 @@ class Client:
         it is absent (the buffer is then untouched).
 
         Raises TooSmall (its ``length_bytes`` says what it takes), Corrupt, Denied, Timeout,
-        Closed: the buffer's contents are undefined then. TypeError for read-only or GPU memory,
-        ValueError for memory that is not contiguous.
+        Closed: the buffer's contents are undefined then. TypeError for read-only memory,
+        ValueError for memory that is not contiguous, and for memory of a device that is not
+        registered.
         """
         items = Items((key,), (buffer,), True)
         self._run(_get_batch, items, timeout)
@@ -701,6 +760,8 @@ class Client:
         while True:
             timeout_ms = handle.enter(timeout)
             try:
+                if items.pins is not None and items.pins.devices:
+                    handle.check_devices(items.pins)
                 options.timeout_ms = timeout_ms
                 status = flight.submit_locked(call, options)
                 if status == Status.PENDING:
