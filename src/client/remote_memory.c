@@ -166,15 +166,16 @@ static struct range *find_exactly(struct remote_memory *memory, uint64_t base, u
     return NULL;
 }
 
-/* A range with a registration of its own that holds these bytes. */
+/* The range whose registration serves these bytes: a buffer that holds them is registered now. What else a
+ * registration covers that outlived its own buffer is the caller's again: other memory may lie there. */
 static struct range *find_outer(struct remote_memory *memory, uint64_t base, uint64_t bytes)
 {
     for (uint32_t i = 0; i < memory->range_count; i++) {
         uint32_t at = (memory->last + i) % memory->range_count;
         struct range *range = memory->ranges[at];
-        if (range->memory != NULL && lies_within(range, base, bytes)) {
+        if (range->count > 0 && lies_within(range, base, bytes)) {
             memory->last = at;
-            return range;
+            return range->memory != NULL ? range : range->outer;
         }
     }
     return NULL;

@@ -99,6 +99,44 @@ def test_registrations_nest_and_end(connect):
     inner.release()
 
 
+def test_what_an_ended_registration_leaves_behind_is_not_used(connect):
+    """The inner buffer's registration is the outer one's still, but not the memory around it."""
+    client = connect()
+    arena = buffer_of(4 * MIB)
+    inner = memoryview(arena)[MIB : 2 * MIB]
+    beside = memoryview(arena)[2 * MIB : 3 * MIB]
+    across = memoryview(arena)[MIB // 2 : 2 * MIB]
+    assert client.register(arena) and client.register(inner)
+    assert client.put("k", beside) and client.path == "rdma"
+    assert client.unregister(arena)
+    for part in (beside, across, arena):
+        assert client.buffer_kind(part) == "none"
+        assert client.put("k", part) and client.path == "tcp"
+    assert client.buffer_kind(inner) == "host" and rdma_again(client, inner)
+    # Memory there is registered anew, for itself.
+    assert client.register(across) and rdma_again(client, across)
+    assert client.unregister(inner) and rdma_again(client, inner), "it lies within the other"
+    assert client.unregister(across) and client.buffer_kind(inner) == "none"
+    for part in (inner, beside, across):
+        part.release()
+
+
+def test_registrations_overlap_without_nesting(connect):
+    client = connect()
+    arena = buffer_of(3 * MIB)
+    first = memoryview(arena)[: 2 * MIB]
+    second = memoryview(arena)[MIB:]
+    assert client.register(first) and client.register(second)
+    assert rdma_again(client, first) and rdma_again(client, second)
+    assert client.put("k", arena) and client.path == "tcp", "no registration holds all of it"
+    assert client.unregister(first)
+    assert client.put("k", first) and client.path == "tcp"
+    assert rdma_again(client, second)
+    assert client.unregister(second)
+    for part in (first, second):
+        part.release()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_buffer_that_is_too_short(connect, mode):
     client = connect(rdma_mode=mode)
