@@ -305,7 +305,7 @@ test-fuzz: $(REPLAY_PROGRAMS) ## Replay the corpus of every fuzz target.
 test-install: all ## Install into an empty folder and build programs against it.
 	$(RUN_TESTS) install
 
-test-integration: all $(TEST_MODULES) ## Run the tests of a real server with real clients.
+test-integration: all $(TEST_MODULES) $(if $(HAVE_CUDA),$(FAKE_CUDA)) ## Run the tests of a real server with real clients.
 	$(RUN_TESTS) integration
 
 test-python: all $(if $(HAVE_CUDA),$(FAKE_CUDA)) ## Run the tests of the Python package.

@@ -17,7 +17,7 @@ MODULE = kvserver.BUILD / "test-modules/rdma_loop.so"
 READ, WRITE = 1, 2
 LIVE = 1
 KEYS_MAX = PAIRS_MAX = 4096
-KEY = struct.Struct("=IIQQII")
+KEY = struct.Struct("=IIQQQII")
 PAIR = struct.Struct("=II")
 PAIRS_AT = KEYS_MAX * KEY.size
 
@@ -68,14 +68,14 @@ class Peer:
         """A key for a writable buffer; address, key."""
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         key = random.randrange(1, 1 << 32)
-        KEY.pack_into(self.table, self.key_count * KEY.size, key, rights, address, len(memory), 0, 0)
+        KEY.pack_into(self.table, self.key_count * KEY.size, key, rights, address, len(memory), 0, 0, 0)
         self.key_count += 1
         return address, key
 
     def hide(self, key):
         for i in range(self.key_count):
             if KEY.unpack_from(self.table, i * KEY.size)[0] == key:
-                KEY.pack_into(self.table, i * KEY.size, 0, 0, 0, 0, 0, 0)
+                KEY.pack_into(self.table, i * KEY.size, 0, 0, 0, 0, 0, 0, 0)
 
     def pair(self):
         number = random.randrange(1, 1 << 24)
@@ -103,7 +103,7 @@ class Server:
         for i in range(KEYS_MAX):
             entry = KEY.unpack_from(self.table, i * KEY.size)
             if entry[0] == key:
-                _, rights, base, size, pair, _ = entry
+                _, rights, base, size, _, pair, _ = entry
                 inside = base <= address and address + length <= base + size
                 return bool(rights & right) and pair == self.pair and inside
         return False

@@ -107,6 +107,18 @@ static unsigned loop_domain_poll(struct kvasir_domain *domain, struct kvasir_eve
 
 /* ---- memory ---- */
 
+static void loop_memory_deregister(struct kvasir_memory **memory_p)
+{
+    if ((*memory_p)->key != NULL) {
+        give_key((*memory_p)->key);
+    }
+    if ((*memory_p)->alias != NULL) {
+        (void)munmap((*memory_p)->alias, (*memory_p)->alias_bytes);
+    }
+    free(*memory_p);
+    *memory_p = NULL;
+}
+
 static enum kvasir_status loop_memory_register(struct kvasir_domain *domain,
                                                const struct kvasir_memory_options *options,
                                                struct kvasir_memory **memory_p, char *said)
@@ -120,31 +132,28 @@ static enum kvasir_status loop_memory_register(struct kvasir_domain *domain,
                                      .base = (uintptr_t)options->base,
                                      .bytes = options->bytes,
                                      .rights = options->rights};
+    if ((options->rights & KVASIR_RIGHT_DMABUF) != 0 &&
+        !map_alias(memory, options->dmabuf_fd, options->dmabuf_offset)) {
+        free(memory);
+        return say(said, KVASIR_UNSUPPORTED, "the file of a device's memory cannot be mapped");
+    }
     for (unsigned i = 0; remote != 0 && i < KEYS_MAX && memory->key == NULL; i++) {
         struct key *key = &domain->state->table->keys[i];
         if (take_key(key)) {
             key->rights = remote;
             key->base = memory->base;
             key->bytes = memory->bytes;
+            key->shift = memory->shift;
             key->key = next_number(domain->state) << 8 | 0x5aU;
             memory->key = key;
         }
     }
     if (remote != 0 && memory->key == NULL) {
-        free(memory);
+        loop_memory_deregister(&memory);
         return say(said, KVASIR_NO_MEMORY, "too much is registered");
     }
     *memory_p = memory;
     return KVASIR_OK;
-}
-
-static void loop_memory_deregister(struct kvasir_memory **memory_p)
-{
-    if ((*memory_p)->key != NULL) {
-        give_key((*memory_p)->key);
-    }
-    free(*memory_p);
-    *memory_p = NULL;
 }
 
 static enum kvasir_status loop_memory_expose(const struct kvasir_memory *memory, uint64_t address,
@@ -228,7 +237,7 @@ static enum kvasir_status perform(struct kvasir_link *link, const struct kvasir_
     if (pair == NULL || !atomic_compare_exchange_strong(&pair->state, &live, LINK_BUSY)) {
         return KVASIR_TIMEOUT;
     }
-    status = move_bytes(link->peer_process, job);
+    status = move_bytes(link->peer, link->peer_process, job);
     atomic_store(&pair->state, LINK_LIVE);
     return status;
 }

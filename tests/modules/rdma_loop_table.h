@@ -27,7 +27,9 @@ struct key {
     _Atomic uint32_t key; /* 0: nobody reaches anything by it */
     _Atomic uint32_t rights;
     _Atomic uint64_t base, bytes;
-    _Atomic uint32_t pair;  /* a window: good on this queue pair of ours only; 0: on any */
+    _Atomic uint64_t
+        shift;             /* what is added to an address: a device's memory is touched elsewhere */
+    _Atomic uint32_t pair; /* a window: good on this queue pair of ours only; 0: on any */
     _Atomic uint32_t taken; /* by whichever thread made 1 of 0 */
 };
 
@@ -92,19 +94,25 @@ static inline void fill_device(const struct state *state, struct kvasir_device *
     memcpy(device->gids[0].raw + PREFIX_BYTES, place, sizeof(place));
 }
 
+/* NULL: nothing is reached by it. */
+static inline const struct key *find_key(const struct table *table, uint32_t number)
+{
+    for (unsigned i = 0; i < KEYS_MAX; i++) {
+        if (table->keys[i].key == number && number != 0) {
+            return &table->keys[i];
+        }
+    }
+    return NULL;
+}
+
 /* The part of the peer's memory that a job names, if the peer allows it, on this queue pair of its. */
 static inline bool is_allowed(const struct table *table, const struct kvasir_remote *remote,
                               uint32_t right, uint32_t pair)
 {
-    for (unsigned i = 0; i < KEYS_MAX; i++) {
-        const struct key *key = &table->keys[i];
-        if (key->key == remote->key && key->key != 0) {
-            return (key->rights & right) != 0 && (key->pair == 0 || key->pair == pair) &&
-                   remote->address >= key->base && remote->bytes <= key->bytes &&
-                   remote->address - key->base <= key->bytes - remote->bytes;
-        }
-    }
-    return false;
+    const struct key *key = find_key(table, remote->key);
+    return key != NULL && (key->rights & right) != 0 && (key->pair == 0 || key->pair == pair) &&
+           remote->address >= key->base && remote->bytes <= key->bytes &&
+           remote->address - key->base <= key->bytes - remote->bytes;
 }
 
 static inline struct pair *find_pair(struct table *table, uint32_t number)
@@ -137,104 +145,4 @@ static inline struct control *map_control(void)
         (void)close(fd);
     }
     return memory == MAP_FAILED ? NULL : memory;
-}
-
-/* ---- moving ---- */
-
-/* Both lists in step, a stretch at a time. */
-static inline enum kvasir_status move_bytes(pid_t process, const struct kvasir_job *job)
-{
-    uint64_t local_used = 0;
-    unsigned local_index = 0;
-    for (unsigned r = 0; r < job->remote_count; r++) {
-        uint64_t remote_used = 0;
-        while (remote_used < job->remotes[r].bytes) {
-            const struct kvasir_local *local = &job->locals[local_index];
-            uint64_t part = job->remotes[r].bytes - remote_used;
-            struct iovec here;
-            struct iovec there;
-            ssize_t moved;
-            part = part < local->bytes - local_used ? part : local->bytes - local_used;
-            here = (struct iovec){(void *)(uintptr_t)(local->address + local_used), part};
-            there =
-                (struct iovec){(void *)(uintptr_t)(job->remotes[r].address + remote_used), part};
-            moved = job->kind == KVASIR_JOB_READ
-                        ? process_vm_readv(process, &here, 1, &there, 1, 0)
-                        : process_vm_writev(process, &here, 1, &there, 1, 0);
-            if (moved <= 0) {
-                return errno == ESRCH ? KVASIR_TIMEOUT : KVASIR_IO;
-            }
-            remote_used += (uint64_t)moved;
-            local_used += (uint64_t)moved;
-            if (local_used == local->bytes) {
-                local_index++;
-                local_used = 0;
-            }
-        }
-    }
-    return KVASIR_OK;
-}
-
-/* ---- windows ---- */
-
-static inline bool take_key(struct key *key)
-{
-    uint32_t none = 0;
-    return atomic_compare_exchange_strong(&key->taken, &none, 1);
-}
-
-static inline void give_key(struct key *key)
-{
-    key->key = 0;
-    key->pair = 0;
-    key->taken = 0;
-}
-
-/* A key for each grant; nobody can use them yet. False: there are not enough. */
-static inline bool take_windows(struct state *state, struct kvasir_grant *grants, unsigned count)
-{
-    unsigned taken = 0;
-    for (unsigned i = 0; i < KEYS_MAX && taken < count; i++) {
-        struct key *key = &state->table->keys[i];
-        if (take_key(key)) {
-            grants[taken].window = (struct kvasir_window *)(void *)key;
-            grants[taken++].key = next_number(state) << 8 | 0xa5U;
-        }
-    }
-    for (unsigned i = 0; taken < count && i < taken; i++) {
-        give_key((struct key *)(void *)grants[i].window);
-    }
-    return taken == count;
-}
-
-/* Not every key at once: what a reader sees is whole. */
-static inline void bind_windows(const struct kvasir_grant *grants, unsigned count, uint32_t pair)
-{
-    for (unsigned i = 0; i < count; i++) {
-        struct key *key = (struct key *)(void *)grants[i].window;
-        key->rights = grants[i].rights;
-        key->base = grants[i].local.address;
-        key->bytes = grants[i].local.bytes;
-        key->pair = pair;
-        key->key = grants[i].key;
-    }
-}
-
-static inline void drop_windows(struct kvasir_grant *grants, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        struct key *key = (struct key *)(void *)grants[i].window;
-        give_key(key);
-        grants[i].window = NULL;
-    }
-}
-
-/* Those of a queue pair that ends. */
-static inline void lose_windows(struct state *state, uint32_t pair)
-{
-    for (unsigned i = 0; i < KEYS_MAX; i++) {
-        if (state->table->keys[i].pair == pair) {
-            give_key(&state->table->keys[i]);
-        }
-    }
 }
