@@ -251,7 +251,7 @@ static enum acl_status apply_name(struct acl_selector *selector, struct slice ru
 
 /* ---- keys and channels ---- */
 
-/* ~pattern, or %, R or W or both, ~pattern; false: neither. */
+/* ~pattern, or %, R or W or both, ~pattern or nothing; false: neither. */
 static bool parse_key_rule(struct slice rule, struct slice *pattern, uint32_t *access)
 {
     size_t at = 1;
@@ -266,10 +266,10 @@ static bool parse_key_rule(struct slice rule, struct slice *pattern, uint32_t *a
         at++;
     }
     if (rule.data[0] == '%') {
-        if (*access == 0 || at == rule.length_bytes) {
+        if (*access == 0) {
             return false;
         }
-        at++; /* its '~' */
+        at += at < rule.length_bytes; /* its '~'; as in Redis no pattern behind it names no key */
     }
     *pattern = slice_of(rule.data + at, rule.length_bytes - at);
     return !has_blank(*pattern);

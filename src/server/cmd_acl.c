@@ -15,7 +15,8 @@
 
 static const char ERROR_NO_FILE[] =
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via "
-    "the ACL SETUSER command, or by user lines in the configuration file.";
+    "the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
+    "configuration file set) in order to store users in the Redis configuration.";
 static const char ERROR_NO_MEMORY[] = "ERR out of memory for this change";
 
 /* The words of Redis for a subcommand with too many arguments. */

@@ -62,7 +62,7 @@ void cmd_connection_reply_select(struct conn *conn, struct request *request)
 {
     int64_t database;
     if (!slice_to_i64(request->args[1], &database)) {
-        reply_error(conn, "ERR invalid DB index");
+        reply_error(conn, ERROR_NOT_INTEGER);
     } else if (database < 0 || database >= (int64_t)conn->reactor->settings.databases) {
         reply_error(conn, "ERR DB index is out of range");
     } else {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "net/listener.h"
+#include "server/cmd_key.h"
 #include "server/gather.h"
 #include "server/reply.h"
 
@@ -97,8 +98,7 @@ static void reply_object(struct conn *conn, struct request *request)
     (void)snprintf(text, sizeof(text),
                    "Value at:0x0 refcount:1 encoding:%s serializedlength:%llu lru:0 "
                    "lru_seconds_idle:%llu",
-                   op->stat_p->length_bytes <= 44 ? "embstr" : "raw",
-                   (unsigned long long)op->stat_p->length_bytes,
+                   cmd_key_encoding(op->stat_p), (unsigned long long)op->stat_p->length_bytes,
                    (unsigned long long)op->stat_p->idle_s);
     reply_simple(conn, text);
 }

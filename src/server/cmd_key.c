@@ -187,11 +187,19 @@ static const struct op_stat *stat_of(struct conn *conn, struct request *request)
     return op->stat_p;
 }
 
+const char *cmd_key_encoding(const struct op_stat *stat)
+{
+    if (stat->is_integer) {
+        return "int";
+    }
+    return stat->length_bytes <= 44 ? "embstr" : "raw";
+}
+
 void cmd_key_reply_encoding(struct conn *conn, struct request *request)
 {
     const struct op_stat *stat = stat_of(conn, request);
     if (stat != NULL) {
-        reply_text(conn, stat->length_bytes <= 44 ? "embstr" : "raw");
+        reply_text(conn, cmd_key_encoding(stat));
     }
 }
 
@@ -199,7 +207,7 @@ void cmd_key_reply_freq(struct conn *conn, struct request *request)
 {
     const struct op_stat *stat = stat_of(conn, request);
     if (stat != NULL) {
-        reply_integer(conn, stat->hits > 255 ? 255 : stat->hits);
+        reply_integer(conn, stat->frequency);
     }
 }
 
@@ -223,9 +231,10 @@ void cmd_key_reply_object_help(struct conn *conn, struct request *request)
     static const char *const lines[] = {
         "OBJECT <subcommand> <key>. Subcommands are:",
         "ENCODING <key>",
-        "    \"embstr\" or \"raw\", by length.",
+        "    \"int\" for an integer, else \"embstr\" or \"raw\", by length.",
         "FREQ <key>",
-        "    How often the key was read, up to 255.",
+        "    How often the key was read, up to 255; with maxmemory-policy allkeys-lfu or",
+        "    volatile-lfu the logarithmic counter of Redis.",
         "IDLETIME <key>",
         "    Seconds since the key was last read.",
         "REFCOUNT <key>",
@@ -235,6 +244,27 @@ void cmd_key_reply_object_help(struct conn *conn, struct request *request)
     };
     (void)request;
     reply_lines(conn, lines, ARRAY_COUNT(lines));
+}
+
+void cmd_key_plan_memory_usage(struct conn *conn, struct request *request)
+{
+    for (uint32_t i = 3; i < request->arg_count; i += 2) {
+        int64_t samples = 0;
+        bool has_number = i + 1 < request->arg_count;
+        if (!has_number || !slice_equal_nocase(request->args[i], "samples")) {
+            request_refuse(request, ERROR_SYNTAX);
+            return;
+        }
+        if (!slice_to_i64(request->args[i + 1], &samples)) {
+            request_refuse(request, ERROR_NOT_INTEGER);
+            return;
+        }
+        if (samples < 0) {
+            request_refuse(request, ERROR_SYNTAX);
+            return;
+        }
+    }
+    cmd_key_plan_object(conn, request);
 }
 
 void cmd_key_reply_memory_usage(struct conn *conn, struct request *request)

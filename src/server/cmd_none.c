@@ -129,7 +129,12 @@ void cmd_none_reply_lolwut(struct conn *conn, struct request *request)
     static const char text[] = "  /\\  Thought and Memory fly over the world each day.\n"
                                " (oo) What they have seen once, nobody need compute again.\n"
                                "\nKvasir ver. " KVASIR_VERSION "\n";
-    (void)request;
+    int64_t version;
+    if (request->arg_count > 2 && slice_equal_nocase(request->args[1], "version") &&
+        !slice_to_i64(request->args[2], &version)) {
+        reply_error(conn, ERROR_NOT_INTEGER);
+        return;
+    }
     reply_verbatim(conn, slice_of_text(text));
 }
 

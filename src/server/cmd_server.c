@@ -20,7 +20,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
+
+/* Why an option cannot be set; with what stands before it, it fits into a gather's argument. */
+#define REASON_BYTES 352
 
 static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
 
@@ -102,16 +106,53 @@ static bool require_password(struct conn *conn, const struct request *request)
     return true;
 }
 
+/* The sentence of a refusal as Redis frames it. */
+static void say_refused(struct slice name, const char *reason, char *error, size_t error_capacity)
+{
+    (void)snprintf(
+        error, error_capacity, "CONFIG SET failed (possibly related to argument '%.*s') - %s",
+        (int)(name.length_bytes < 64 ? name.length_bytes : 64), (const char *)name.data, reason);
+}
+
+/* False: error names an option that is there twice. */
+static bool each_once(const struct request *request, char *error, size_t error_capacity)
+{
+    for (uint32_t i = 2; i < request->arg_count; i += 2) {
+        struct slice name = request->args[i];
+        for (uint32_t j = 2; j < i; j += 2) {
+            struct slice before = request->args[j];
+            if (name.length_bytes == before.length_bytes &&
+                strncasecmp((const char *)name.data, (const char *)before.data,
+                            name.length_bytes) == 0) {
+                say_refused(name, "duplicate parameter", error, error_capacity);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* Applies the pairs; false: error says why not, and some may have been applied. */
 static bool apply_pairs(struct settings *settings, const struct request *request, char *error,
                         size_t error_capacity)
 {
     for (uint32_t i = 2; i < request->arg_count; i += 2) {
+        struct slice name = request->args[i];
+        char reason[REASON_BYTES];
+        enum kvasir_status status;
         if (is_password(request, i)) {
-            continue; /* that is the users' business: any bytes, and one after the other */
+            continue; /* that is the users' business: any bytes */
         }
-        if (settings_set(settings, request->args[i], request->args[i + 1], true, error,
-                         error_capacity) != KVASIR_OK) {
+        status = settings_set(settings, name, request->args[i + 1], true, reason, sizeof(reason));
+        if (status == KVASIR_NOT_FOUND) {
+            (void)snprintf(error, error_capacity,
+                           "Unknown option or number of arguments for CONFIG SET - '%.*s'",
+                           (int)(name.length_bytes < 64 ? name.length_bytes : 64),
+                           (const char *)name.data);
+            return false;
+        }
+        if (status != KVASIR_OK) {
+            say_refused(name, reason, error, error_capacity);
             return false;
         }
     }
@@ -150,6 +191,28 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
     }
 }
 
+/* Whether the request can be done, tried on a copy of the settings. False: error, of GATHER_ARGUMENT_BYTES,
+ * says why not. */
+static bool try_pairs(struct reactor *reactor, const struct request *request,
+                      struct settings *tried, struct ssl_ctx_st **tls_p, char *error)
+{
+    char reason[REASON_BYTES];
+    if (!each_once(request, error, GATHER_ARGUMENT_BYTES) ||
+        !apply_pairs(tried, request, error, GATHER_ARGUMENT_BYTES)) {
+        return false;
+    }
+    if (tried->maxmemory != reactor->settings.maxmemory &&
+        !resize_is_allowed(reactor->server, tried->maxmemory, reason, sizeof(reason))) {
+        say_refused(slice_of_text("maxmemory"), reason, error, GATHER_ARGUMENT_BYTES);
+        return false;
+    }
+    if (!tls_reload_begin(reactor, request, tried, reason, sizeof(reason), tls_p)) {
+        (void)snprintf(error, GATHER_ARGUMENT_BYTES, "CONFIG SET failed - %s", reason);
+        return false;
+    }
+    return true;
+}
+
 static void config_done(struct reactor *reactor, struct gather *gather)
 {
     struct config_change *change = gather->pointer;
@@ -174,12 +237,7 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
         return;
     }
     *tried = conn->reactor->settings;
-    if (apply_pairs(tried, request, (char *)gather->argument, sizeof(gather->argument)) &&
-        (tried->maxmemory == conn->reactor->settings.maxmemory ||
-         resize_is_allowed(conn->reactor->server, tried->maxmemory, (char *)gather->argument,
-                           sizeof(gather->argument))) &&
-        tls_reload_begin(conn->reactor, request, tried, (char *)gather->argument,
-                         sizeof(gather->argument), &change.tls)) {
+    if (try_pairs(conn->reactor, request, tried, &change.tls, (char *)gather->argument)) {
         if (!require_password(conn, request)) {
             tls_reload_end(conn->reactor, &change.tls);
             gather_destroy(&gather);
@@ -199,7 +257,7 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
 void cmd_server_reply_config_set(struct conn *conn, struct request *request)
 {
     if (request->gather->pointer == NULL) {
-        reply_errorf(conn, "ERR CONFIG SET failed - %s", (const char *)request->gather->argument);
+        reply_errorf(conn, "ERR %s", (const char *)request->gather->argument);
     } else {
         if (conn->acl_change != NULL && conn->acl_change->refused) {
             reply_error(conn, "ERR CONFIG SET failed - out of memory for requirepass");
@@ -233,6 +291,7 @@ static void resetstat_run(struct reactor *reactor, struct gather *gather, uint32
     (void)gather;
     (void)index;
     reactor_reset_metrics(reactor);
+    shard_reset_counts(reactor->shard);
 }
 
 void cmd_server_plan_resetstat(struct conn *conn, struct request *request)

@@ -321,8 +321,8 @@ enum kvasir_status settings_set(struct settings *settings, struct slice name, st
     }
     if (live && row->changes != LIVE) {
         (void)snprintf(error, error_capacity,
-                       "%s can only be set on the command line or in the configuration file",
-                       row->name);
+                       "can't set immutable config: only the command line and the configuration "
+                       "file set it");
         return KVASIR_UNSUPPORTED;
     }
     if (!set_field(settings, row, value)) {

@@ -137,7 +137,9 @@ struct op_stat {
     uint64_t length_bytes, stored_bytes, checksum, parent_hash;
     int64_t expires_at_ms, pin_left_ms;
     uint32_t generation, hits, leases, idle_s;
+    uint32_t frequency; /* as the policy counts reads, else the hits, up to 255 */
     uint8_t value_class, flags, pin_kind, state, tenant;
+    bool is_integer; /* its text is that of an integer of 64 bits */
 };
 
 struct op {

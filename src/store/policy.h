@@ -31,6 +31,8 @@ struct policy_ops {
      * evicts the value, or sets it aside while it is pinned and inserts it when that ends. NULL:
      * nothing is left. */
     struct value *(*victim)(struct policy *policy);
+    /* How often a value in the policy's hands was read of late, 0 to 255. NULL: it does not count. */
+    uint32_t (*frequency)(const struct policy *policy, const struct value *value);
 };
 
 /* The table of that name, NULL when there is none; index enumerates (NULL past the end). */

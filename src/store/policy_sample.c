@@ -190,6 +190,7 @@ const struct policy_ops policy_lfu = {
     .touch = policy_sample_count,
     .remove = policy_sample_remove,
     .victim = policy_sample_victim_lfu,
+    .frequency = policy_sample_reads,
 };
 
 const struct policy_ops policy_volatile_lfu = {
@@ -202,6 +203,7 @@ const struct policy_ops policy_volatile_lfu = {
     .touch = policy_sample_count,
     .remove = policy_sample_remove_volatile,
     .victim = policy_sample_victim_lfu,
+    .frequency = policy_sample_reads,
 };
 
 const struct policy_ops policy_volatile_ttl = {

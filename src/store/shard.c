@@ -416,7 +416,7 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .expired = shard->expired,
         .expired_grants = shard->expired_grants,
         .denied_no_memory = shard->denied_no_memory,
-        .evicted_bytes = shard->evicted_bytes,
+        .evicted_bytes = shard->evicted_bytes - shard->evicted_bytes_before,
         .moved_bytes = shard->moved_bytes,
         .drained_pages = shard->drained_pages,
         .payload_pages = payload.page_count + shard->whole_pages,
@@ -425,4 +425,27 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .stale_ppm = shard->stale_ppm,
         .expiring_count = shard->expiring_count,
     };
+}
+
+void shard_reset_counts(struct shard *shard)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    shard->hits = 0;
+    shard->misses = 0;
+    shard->evicted = 0;
+    shard->expired = 0;
+    shard->expired_grants = 0;
+    shard->denied_no_memory = 0;
+    shard->moved_bytes = 0;
+    shard->drained_pages = 0;
+    /* It also tells whether anything was evicted since another look. */
+    shard->evicted_bytes_before = shard->evicted_bytes;
+    for (unsigned i = 0; i < TENANTS_MAX; i++) {
+        struct shard_tenant *tenant = &shard->tenants[i];
+        tenant->hits = 0;
+        tenant->misses = 0;
+        tenant->evicted = 0;
+        tenant->evicted_bytes = 0;
+        tenant->refused = 0;
+    }
 }

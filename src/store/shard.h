@@ -229,6 +229,8 @@ struct shard_stats {
 };
 /* Any time, by the shard's thread. */
 void shard_stats(const struct shard *shard, struct shard_stats *stats_p);
+/* Counts of what happened, those of tenants as well, begin anew; what is there stays counted. */
+void shard_reset_counts(struct shard *shard);
 
 /* How long what is evicted was not used, how long values are not used on the average (both smoothed, the
  * latter sampled by the ticks), and bytes evicted since the start. */

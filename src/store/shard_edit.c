@@ -78,6 +78,14 @@ static bool shard_edit_text(struct shard *shard, const struct value *value, size
     return true;
 }
 
+bool shard_edit_is_integer(struct shard *shard, const struct value *value)
+{
+    struct slice text;
+    int64_t number;
+    return shard_edit_text(shard, value, NUMBER_TEXT_BYTES_MAX, &text) &&
+           slice_to_i64(text, &number);
+}
+
 void shard_edit_add(struct shard *shard, struct op *op)
 {
     struct value *old = shard_value_find(shard, op);

@@ -75,7 +75,7 @@ struct shard {
     uint32_t hoard_first; /* free pages kept for a long value that waits, chained; or PAGES_NONE */
     uint32_t hoard_count;
     int64_t hoard_us; /* when somebody last asked for them */
-    uint64_t evicted_bytes, moved_bytes, drained_pages;
+    uint64_t evicted_bytes, evicted_bytes_before /* a reset */, moved_bytes, drained_pages;
     uint32_t victim_age_256ths; /* of a second, smoothed over the last victims */
     uint32_t mean_age_256ths;   /* the same of values that were sampled */
     uint64_t sampled_bucket;

@@ -90,6 +90,17 @@ void shard_read_exists(struct shard *shard, struct op *op)
     op->expires_at_ms = expires_at_ms;
 }
 
+static uint32_t shard_read_frequency(struct shard *shard, const struct value *value)
+{
+    const struct policy_ops *ops = shard->policy_ops;
+    const struct policy *policy = shard_tenant_of(shard, value)->policy;
+    if (ops == NULL || policy == NULL || ops->frequency == NULL ||
+        (ops->by_expiry && value->expires_at_ms == 0)) {
+        return value->hits < UINT8_MAX ? value->hits : UINT8_MAX;
+    }
+    return ops->frequency(policy, value);
+}
+
 void shard_read_stat(struct shard *shard, struct op *op)
 {
     const struct value *value = shard_value_find(shard, op);
@@ -109,11 +120,13 @@ void shard_read_stat(struct shard *shard, struct op *op)
         .hits = value->hits,
         .leases = value->holds - (value->pin_kind == VALUE_PIN_HARD ? 1U : 0U),
         .idle_s = shard_clock_s(shard) - value->touched_s,
+        .frequency = shard_read_frequency(shard, value),
         .value_class = value->value_class,
         .flags = value->flags,
         .pin_kind = pin_left_ms > 0 ? value->pin_kind : VALUE_PIN_NONE,
         .state = value->state,
         .tenant = value->tenant,
+        .is_integer = shard_edit_is_integer(shard, value),
     };
     op->status = KVASIR_OK;
 }

@@ -138,6 +138,24 @@ def test_commands_are_counted_over_all_reactors(start):
         assert stats["total_error_replies"] == "0"
 
 
+def test_counts_of_keys_begin_anew_with_resetstat(start):
+    with start(reactors=2).connect() as connection:
+        for number in range(50):
+            connection("SET", f"key:{number}", "v", "PX", "1")
+            connection("GET", f"absent:{number}")
+            connection("SET", f"stays:{number}", "v")
+            connection("GET", f"stays:{number}")
+        kvserver.wait_until(
+            lambda: fields_of(text_of(connection, "stats"))["expired_keys"] == "50", "expiry"
+        )
+        assert fields_of(text_of(connection, "stats"))["keyspace_hits"] == "50"
+        assert connection("CONFIG", "RESETSTAT") == "OK"
+        stats = fields_of(text_of(connection, "stats"))
+        for name in ("keyspace_hits", "keyspace_misses", "expired_keys", "evicted_keys"):
+            assert stats[name] == "0", name
+        assert connection("DBSIZE") == 50
+
+
 def test_time_of_a_slow_command_is_counted(start):
     with start(reactors=1).connect() as connection:
         connection("DEBUG", "SLEEP", "0.05")

@@ -255,6 +255,17 @@ static void test_acl_user_rdma_is_a_right_of_its_own(void **state)
     acl_user_destroy(&user);
 }
 
+/* As in Redis: it is shown, and names none but the empty key. */
+static void test_acl_user_keys_without_a_pattern_name_no_key(void **state)
+{
+    struct acl_user *user = new_user();
+    (void)state;
+    apply_all(user, "+@all %RW");
+    assert_judged(user, "set x v", ACL_DENIED_KEY);
+    assert_judged(user, "get x", ACL_DENIED_KEY);
+    acl_user_destroy(&user);
+}
+
 static void test_acl_user_reads_and_writes_keys_apart(void **state)
 {
     struct acl_user *user = new_user();
@@ -285,7 +296,7 @@ static void test_acl_user_reads_and_writes_keys_apart(void **state)
     assert_int_equal(judge(user, "mset w:1 other w:2 other r:1 other", &index), ACL_DENIED_KEY);
     assert_int_equal(index, 5);
     assert_int_equal(apply(user, "%~x"), ACL_SYNTAX);
-    assert_int_equal(apply(user, "%R"), ACL_SYNTAX);
+    assert_int_equal(apply(user, "%"), ACL_SYNTAX);
     assert_int_equal(apply(user, "%RR~x"), ACL_SYNTAX);
     assert_int_equal(apply(user, "~a b"), ACL_SYNTAX);
     apply_all(user, "allkeys");
@@ -538,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_acl_user_rules_shown_are_those_that_count),
         cmocka_unit_test(test_acl_user_extension_commands_have_categories),
         cmocka_unit_test(test_acl_user_rdma_is_a_right_of_its_own),
+        cmocka_unit_test(test_acl_user_keys_without_a_pattern_name_no_key),
         cmocka_unit_test(test_acl_user_reads_and_writes_keys_apart),
         cmocka_unit_test(test_acl_user_selectors_do_not_add_up),
         cmocka_unit_test(test_acl_user_unmatched_parenthesis_is_named),

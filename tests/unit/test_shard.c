@@ -40,6 +40,66 @@ static void test_shard_get_returns_what_set_stored(void **state)
     assert_int_equal(stats.payload_bytes, 5 + 16);
 }
 
+static void test_shard_counts_begin_anew_and_what_is_there_stays(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(fixture_set(fixture, "key", "value"), KVASIR_OK);
+    fixture_assert_value(fixture, "key", "value");
+    fixture_assert_value(fixture, "other", NULL);
+    shard_reset_counts(fixture->shard);
+    struct shard_stats stats = fixture_stats(fixture);
+    assert_int_equal(stats.hits, 0);
+    assert_int_equal(stats.misses, 0);
+    assert_int_equal(stats.key_count, 1);
+    fixture_assert_value(fixture, "key", "value");
+    assert_int_equal(fixture_stats(fixture).hits, 1);
+}
+
+static void test_shard_stat_tells_integers_and_reads(void **state)
+{
+    static const struct {
+        const char *value;
+        bool is_integer;
+    } rows[] = {{"12", true},
+                {"-9223372036854775808", true},
+                {"9223372036854775808", false},
+                {"", false},
+                {"012", false},
+                {"1.5", false}};
+    struct fixture *fixture = *state;
+    struct op_stat stat;
+    struct op look = fixture_op(OP_STAT, "key");
+    look.stat_p = &stat;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        assert_int_equal(fixture_set(fixture, "key", rows[i].value), KVASIR_OK);
+        assert_int_equal(fixture_run(fixture, &look), KVASIR_OK);
+        assert_int_equal(stat.is_integer, rows[i].is_integer);
+    }
+    for (unsigned turn = 0; turn < 2; turn++) {
+        struct op get = fixture_op(OP_GET, "key");
+        assert_int_equal(fixture_run(fixture, &get), KVASIR_OK);
+        shard_unpin(fixture->shard, &get.value);
+    }
+    assert_int_equal(fixture_run(fixture, &look), KVASIR_OK);
+    assert_int_equal(stat.frequency, 2);
+}
+
+static void test_shard_stat_tells_the_counter_of_the_policy(void **state)
+{
+    struct fixture *fixture = *state;
+    struct op_stat stat;
+    struct op look = fixture_op(OP_STAT, "key");
+    look.stat_p = &stat;
+    shard_set_policy(fixture->shard, policy_find("allkeys-lfu"));
+    assert_int_equal(fixture_set(fixture, "key", "value"), KVASIR_OK);
+    assert_int_equal(fixture_run(fixture, &look), KVASIR_OK);
+    assert_int_equal(stat.frequency,
+                     5); /* as Redis begins, so that new keys are not the first to go */
+    shard_set_policy(fixture->shard, policy_find("volatile-lfu"));
+    assert_int_equal(fixture_run(fixture, &look), KVASIR_OK);
+    assert_int_equal(stat.frequency, 0); /* it does not expire: the policy knows nothing of it */
+}
+
 static void test_shard_refuses_keys_and_databases_out_of_range(void **state)
 {
     struct fixture *fixture = *state;
@@ -369,6 +429,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_shard_get_returns_what_set_stored),
+        TEST(test_shard_counts_begin_anew_and_what_is_there_stays),
+        TEST(test_shard_stat_tells_integers_and_reads),
+        TEST(test_shard_stat_tells_the_counter_of_the_policy),
         TEST(test_shard_refuses_keys_and_databases_out_of_range),
         TEST(test_shard_nx_and_xx_decide_and_return_the_old_value),
         TEST(test_shard_overwritten_value_lives_until_its_last_pin),
