@@ -1,5 +1,5 @@
-"""The whole table of trouble cases that lies beside the checkout, but what is about clusters, on 1, 2
-and 4 reactors, with and without a password."""
+"""The whole table of trouble cases that lies beside the checkout, on 1, 2 and 4 reactors, each time by one
+server from first to last. Only what is about clusters is left out, by the table itself."""
 
 import os
 import pathlib
@@ -10,55 +10,70 @@ import sys
 import kvserver
 import pytest
 
-CASES = pathlib.Path(os.environ.get("KVASIR_CASES", kvserver.ROOT.parent / "shared/cases"))
-AREAS = ("protocol", "resp3", "auth", "values", "expiry", "scan", "net", "clients")
+CASES = pathlib.Path(
+    os.environ.get("KVASIR_CASES", kvserver.ROOT.parent / "shared/cases")
+)
 
 pytestmark = [
     pytest.mark.reactors,
-    pytest.mark.skipif(not (CASES / "run_cases.py").exists(), reason=f"no cases in {CASES}"),
+    pytest.mark.skipif(
+        not (CASES / "run_cases.py").exists(), reason=f"no cases in {CASES}"
+    ),
 ]
 
-
-# What the cases about memory ask for: a store of 32 to 64 MiB, of which most is payload.
-SMALL = {
-    "maxmemory": "64mb",
+# The table stores a value of 64 MiB, and lowers maxmemory to 32 MiB: what is set aside at the start is little.
+OPTIONS = {
+    "maxmemory": "256mb",
     "metadata_memory": "2mb",
     "buffer_memory": "4mb",
     "grants_max": 256,
     "shm": "no",
 }
+CLUSTER = {"CL01", "CL02", "CL03", "CL04", "CL08", "CL11"}
 # It needs a server without a password.
-SKIPPED = {"AU05"}
-REACTORS = [2] if kvserver.SANITIZE else [1, 2, 4]
+OPEN = {"AU05"}
+REACTORS = [2] if kvserver.SANITIZE == "thread" else [1, 2, 4]
+# It gives up after 3.5 s, whatever --slow says: a machine that was busy gets another try.
+UNSTRETCHED = {"SC01"}
+TRIES = 3
 
 
-def run_cases(server, *options):
-    slow = "3" if kvserver.SANITIZE else "1"
+def verdicts(server, *options):
+    """Of each case, and all that was printed."""
+    # A loaded machine stretches the limits of the table, and a sanitizer all the more.
+    slow = "6" if kvserver.SANITIZE else "3"
     done = subprocess.run(
         [sys.executable, str(CASES / "run_cases.py"), "--port", str(server.port)]
         + ["--slow", slow, "-q", *options],
         capture_output=True,
         text=True,
-        timeout=170 * kvserver.SLOW,
+        timeout=300 * kvserver.SLOW,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASS=" in done.stdout, done.stdout
-    skipped = set(re.findall(r"^SKIP +(\w+)", done.stdout, re.MULTILINE))
-    assert skipped <= SKIPPED, done.stdout
+    found = re.findall(r"^([A-Z]+) +([A-Z]+\d+) ", done.stdout, re.MULTILINE)
+    assert found and done.returncode in (0, 1), done.stdout + done.stderr
+    return {case: verdict for verdict, case in found}, done.stdout
 
 
-@pytest.mark.parametrize("area", AREAS)
+def run_cases(server, skipped, *options):
+    found, printed = verdicts(server, *options)
+    for case in UNSTRETCHED & set(found):
+        for _ in range(TRIES - 1):
+            if found[case] != "PASS":
+                found |= verdicts(server, "--only", case, *options)[0]
+    expected = {case: "SKIP" if case in skipped else "PASS" for case in found}
+    assert found == expected, printed
+    assert skipped <= set(found), printed
+
+
 @pytest.mark.parametrize("reactors", REACTORS)
-def test_cases(start, reactors, area):
-    run_cases(start(reactors=reactors), "--area", area)
-
-
-@pytest.mark.parametrize("reactors", REACTORS)
-def test_cases_of_memory(start, reactors):
-    run_cases(start(reactors=reactors, **SMALL), "--area", "memory")
+def test_cases(start, reactors):
+    run_cases(start(reactors=reactors, **OPTIONS), CLUSTER)
 
 
 @pytest.mark.parametrize("area", ("auth", "values", "clients"))
 def test_cases_with_a_password(start, area):
-    run_cases(start(reactors=2, requirepass="pass word"), "--area", area, "--auth", "pass word")
+    server = start(reactors=2, requirepass="pass word")
+    run_cases(
+        server, OPEN if area == "auth" else set(), "--area", area, "--auth", "pass word"
+    )
