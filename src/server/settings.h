@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #define SETTINGS_TEXT_BYTES 256
+/* A configuration file is written by hand: more than this is a mistake. */
+#define SETTINGS_FILE_BYTES_MAX (1U << 20)
 
 struct settings {
     char *
@@ -26,6 +28,7 @@ struct settings {
 #define LIMITS(field, name, initial, changes, help)                   char field[SETTINGS_TEXT_BYTES];
 #define CLASSES(field, name, initial, changes, help)                  char field[SETTINGS_TEXT_BYTES];
 #define TENANTS(field, name, initial, changes, help)                  char field[TENANTS_TEXT_BYTES];
+#define UIDS(field, name, initial, changes, help)                     char field[SETTINGS_TEXT_BYTES];
 #include "server/settings.def"
 #undef NUMBER
 #undef BYTES
@@ -36,6 +39,7 @@ struct settings {
 #undef LIMITS
 #undef CLASSES
 #undef TENANTS
+#undef UIDS
 };
 
 void settings_init(struct settings *settings);

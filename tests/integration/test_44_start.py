@@ -15,7 +15,7 @@ NO_TCP = ["--port", "0", "--unixsocket"]
 BAD_ARGUMENTS = {
     "unknown option": (["--nosuch", "1"], ["'nosuch'", "--help"]),
     "no value": (["--port"], ["--port", "needs a value"]),
-    "no option": (["--port", "1", "what"], ["'what'", "--help"]),
+    "no option": (["--port", "1", "what"], ["'what'", "--help", "file stands first"]),
     "no file": (["/nonexistent/kvasir.conf"], ["/nonexistent/kvasir.conf", "No such file"]),
     "port": (["--port", "65536"], ["port", "0 to 65535", "'65536'"]),
     "port text": (["--port", "http"], ["port", "'http'"]),
@@ -27,6 +27,7 @@ BAD_ARGUMENTS = {
     "switch": (["--populate", "maybe"], ["populate", "yes or no", "'maybe'"]),
     "choice": (["--maxmemory-policy", "lfu"], ["maxmemory-policy", "noeviction", "'lfu'"]),
     "mode": (["--unixsocketperm", "8x"], ["unixsocketperm", "octal", "'8x'"]),
+    "users by name": (["--shm-uid", "0,bob"], ["shm-uid", "numbers", "'0,bob'"]),
     "text too long": (["--requirepass", "x" * 300], ["requirepass", "255"]),
     "ports beyond the last": (
         ["--port", "65535", "--reactors", "2", *SMALL],

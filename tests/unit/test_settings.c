@@ -226,6 +226,25 @@ static void test_settings_arguments_are_read(void **state)
     assert_non_null(strstr(error, "'stray'"));
 }
 
+static void test_settings_user_ids_are_numbers(void **state)
+{
+    static const char *const good[] = {"", "*", "0", "0,1000", "0, 4294967295"};
+    static const char *const bad[] = {"bob", "0,bob", "-1", "4294967296", "*,0", "0;1"};
+    struct settings settings;
+    (void)state;
+    settings_init(&settings);
+    for (size_t i = 0; i < ARRAY_COUNT(good); i++) {
+        assert_int_equal(set(&settings, "shm-uid", good[i], true), KVASIR_OK);
+        assert_string_equal(settings.shm_uid, good[i]);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
+        assert_int_equal(set(&settings, "shm-uid", bad[i], true), KVASIR_INVALID);
+        assert_non_null(strstr(error, "shm-uid takes numbers"));
+        assert_non_null(strstr(error, bad[i]));
+        assert_string_equal(settings.shm_uid, good[ARRAY_COUNT(good) - 1]);
+    }
+}
+
 static void test_settings_that_do_not_go_together(void **state)
 {
     struct settings settings;
@@ -255,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_settings_errors_of_a_file_name_the_line),
         cmocka_unit_test(test_settings_files_that_cannot_be_read),
         cmocka_unit_test(test_settings_arguments_are_read),
+        cmocka_unit_test(test_settings_user_ids_are_numbers),
         cmocka_unit_test(test_settings_that_do_not_go_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
