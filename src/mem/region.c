@@ -231,8 +231,13 @@ static enum kvasir_status region_finish(struct region *region, const struct regi
             .thread_count = config->populate_threads,
             .progress = config->progress,
             .progress_argument = config->progress_argument,
+            .cancelled = config->cancelled,
         };
         int rc = region_populate(&job, &collapsed);
+        if (rc == ECANCELED) {
+            region_explain(error, config, "was not wanted any more", rc);
+            return KVASIR_CANCELLED;
+        }
         if (rc != 0) {
             region_explain(error, config, "the kernel ran out of pages; lower --maxmemory", rc);
             return KVASIR_NO_MEMORY;

@@ -22,6 +22,8 @@ enum region_pages {
 };
 
 typedef void region_progress_fn(void *argument, size_t done_bytes, size_t total_bytes);
+/* Whether to give up; asked by several threads at a time. */
+typedef bool region_cancelled_fn(void);
 
 struct region_config {
     const char *name;     /* of the memfd; borrowed for the call */
@@ -37,9 +39,10 @@ struct region_config {
     region_progress_fn
         *progress; /* may be NULL; called from the calling thread about every second */
     void *progress_argument;
+    region_cancelled_fn *cancelled; /* may be NULL; asked before each part is touched */
 };
 
-/* KVASIR_OK; KVASIR_INVALID, KVASIR_NO_MEMORY, KVASIR_IO. On failure error holds a sentence that
+/* KVASIR_OK; KVASIR_INVALID, KVASIR_NO_MEMORY, KVASIR_IO, KVASIR_CANCELLED. On failure error holds a sentence that
  * names the limit that was met (RLIMIT_AS, cgroup memory.max, RLIMIT_MEMLOCK, free memory, tmpfs
  * size) with its value, and what to change. A region larger than what the machine or the cgroup can
  * give is refused before anything is touched: being killed half-way is no answer.

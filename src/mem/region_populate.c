@@ -94,9 +94,10 @@ static void *populate_main(void *argument)
         populate->next_bytes += length_bytes;
         pthread_mutex_unlock(&populate->lock);
 
-        int error = 0;
-        collapse = collapse && collapse_chunk(populate, job->base + offset, length_bytes);
-        if (!collapse) {
+        int error = job->cancelled != NULL && job->cancelled() ? ECANCELED : 0;
+        collapse =
+            collapse && error == 0 && collapse_chunk(populate, job->base + offset, length_bytes);
+        if (!collapse && error == 0) {
             error = populate_chunk(populate, job->base + offset, length_bytes);
         }
 

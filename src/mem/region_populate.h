@@ -12,9 +12,10 @@ struct region_populate_job {
     unsigned thread_count;        /* 0: one per available core */
     region_progress_fn *progress; /* may be NULL */
     void *progress_argument;
+    region_cancelled_fn *cancelled; /* may be NULL */
 };
 
-/* 0, or the errno of the page that could not be had. *collapsed_p: the job asked for huge pages, and
+/* 0, or the errno of the page that could not be had, or ECANCELED. *collapsed_p: the job asked for huge pages, and
  * all of it is such. */
 ATTR_MUST_USE int region_populate(const struct region_populate_job *job, bool *collapsed_p);
 /* The same in the calling thread, for a short part; reports nothing. */

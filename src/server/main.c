@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "server/reactor.h"
+#include "server/resize.h"
 #include "server/server.h"
 #include "server/settings.h"
+#include "server/stop_signal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,13 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static void block_signals(void)
+static void settle_signals(void)
 {
-    sigset_t signals;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGINT);
-    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    stop_signal_block();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
     /* A file size limit that payload memory would exceed is an error with a message. */
@@ -59,7 +57,7 @@ static void log_access(const struct server *server)
     const struct settings *settings = &server->settings;
     const struct acl_user *user = acl_table_default(server->acl);
     bool open = user->enabled && user->nopass;
-    log_info("clients up to %llu, %u users, password %s", (unsigned long long)settings->maxclients,
+    log_info("clients up to %llu, users %u, password %s", (unsigned long long)settings->maxclients,
              server->acl->count,
              open ? "not required" : "required (the user default is off or has one)");
     if (open && !settings->protected_mode && !is_local(settings->bind) &&
@@ -72,31 +70,43 @@ static void log_access(const struct server *server)
     }
 }
 
+/* Where maxmemory goes; the parts add up to it. */
+static void log_memory(const struct server *server)
+{
+    const uint64_t total_bytes = server->settings.maxmemory;
+    const uint64_t part_bytes[] = {
+        (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES,
+        (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES,
+        server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk),
+        server->staging_bytes_max * server->reactor_count,
+    };
+    char parts[ARRAY_COUNT(part_bytes)][32];
+    char total[32];
+    char rest[32];
+    uint64_t rest_bytes = total_bytes;
+    for (size_t i = 0; i < ARRAY_COUNT(part_bytes); i++) {
+        number_format_bytes(parts[i], sizeof(parts[i]), part_bytes[i]);
+        rest_bytes -= part_bytes[i] < rest_bytes ? part_bytes[i] : rest_bytes;
+    }
+    number_format_bytes(total, sizeof(total), total_bytes);
+    number_format_bytes(rest, sizeof(rest), rest_bytes);
+    log_info("maxmemory %s: payload %s, metadata %s, buffers %s, staging areas %s, tables %s",
+             total, parts[0], parts[1], parts[2], parts[3], rest);
+}
+
 /* What an operator wants to know, in a dozen lines. */
 static void log_start(const struct server *server)
 {
     const struct settings *settings = &server->settings;
-    char total[32];
-    char payload[32];
-    char metadata[32];
-    char buffers[32];
-    number_format_bytes(total, sizeof(total), settings->maxmemory);
-    number_format_bytes(payload, sizeof(payload),
-                        (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
-    number_format_bytes(metadata, sizeof(metadata),
-                        (uint64_t)pages_present_count(server->metadata) *
-                            SERVER_METADATA_PAGE_BYTES);
-    number_format_bytes(buffers, sizeof(buffers),
-                        server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk));
+    char value_max[32];
+    number_format_bytes(value_max, sizeof(value_max), resize_value_max(server->reactors[0]));
     log_info("kvasir-server %s, process %d, run id %s", SERVER_VERSION, (int)getpid(),
              server->run_id);
     log_info("reactors %u, pinned to cores %s", server->reactor_count,
              server->pinned ? "yes" : "no");
-    log_info("maxmemory %s: payload %s, metadata %s, buffers %s", total, payload, metadata,
-             buffers);
+    log_memory(server);
     log_info("payload in %s", pages_word(region_page_kind(server->payload_region)));
-    log_info("maxmemory-policy %s, values up to %llu bytes", settings->maxmemory_policy,
-             (unsigned long long)settings->proto_max_bulk_len);
+    log_info("maxmemory-policy %s, values up to %s", settings->maxmemory_policy, value_max);
     if (server->port != 0) {
         log_info("listening on %s port %u", settings->bind, (unsigned)server->port);
         if (settings->reactor_ports) {
@@ -159,8 +169,12 @@ static int run(const struct settings *settings, char **argv)
         return EXIT_FAILURE;
     }
     if (server_create(settings, error, sizeof(error), &server) != KVASIR_OK) {
-        log_error("cannot start: %s", error);
         remove_pid_file(settings->pidfile);
+        if (stop_signal_is_pending()) {
+            log_info("signal %s ended the start: %s", stop_signal_wait(), error);
+            return EXIT_SUCCESS;
+        }
+        log_error("cannot start: %s", error);
         return EXIT_FAILURE;
     }
     (void)snprintf(server->executable, sizeof(server->executable), "%.255s", argv[0]);
@@ -197,7 +211,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "kvasir-server: %s\n", error);
         return EXIT_FAILURE;
     }
-    block_signals();
+    settle_signals();
     if (!log_setup(log_level_of(settings.loglevel), settings.logfile)) {
         (void)fprintf(stderr, "kvasir-server: cannot open logfile %s: %s\n", settings.logfile,
                       strerror(errno));

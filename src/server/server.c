@@ -13,6 +13,7 @@
 #include "server/reactor.h"
 #include "server/remote.h"
 #include "server/resize.h"
+#include "server/stop_signal.h"
 #include "server/tls_reload.h"
 #include "server/users_file.h"
 #include "store/grant.h"
@@ -163,7 +164,8 @@ static bool make_metadata(struct server *server, const struct shares *shares, ch
                                    .numa = &server->numa,
                                    .reserve_bytes = reserve_of_metadata(&server->settings),
                                    .huge_try = server->settings.huge_pages,
-                                   .populate = server->settings.populate};
+                                   .populate = server->settings.populate,
+                                   .cancelled = stop_signal_is_pending};
     if (region_create(&config, error, error_capacity, &server->metadata_region) != KVASIR_OK) {
         return false;
     }
@@ -211,7 +213,8 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
                                    .registered = server->fabric != NULL,
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate,
-                                   .progress = show_progress};
+                                   .progress = show_progress,
+                                   .cancelled = stop_signal_is_pending};
     if (region_create(&config, error, error_capacity, &server->payload_region) != KVASIR_OK) {
         return false;
     }
@@ -525,19 +528,6 @@ static void stop_reactors(struct server *server)
     }
 }
 
-static void wait_for_signal(void)
-{
-    sigset_t signals;
-    int number = 0;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGINT);
-    while (sigwait(&signals, &number) != 0) {
-    }
-    log_info("signal %s received: finishing what is under way",
-             number == SIGINT ? "SIGINT" : "SIGTERM");
-}
-
 void server_run(struct server *server)
 {
     for (uint32_t i = 0; i < server->reactor_count; i++) {
@@ -549,7 +539,7 @@ void server_run(struct server *server)
         }
     }
     log_info("ready to serve");
-    wait_for_signal();
+    log_info("signal %s received: finishing what is under way", stop_signal_wait());
     stop_reactors(server);
     log_info("bye");
 }

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -55,6 +56,29 @@ def test_sigterm_ends_connections_that_do_nothing(start):
     for connection in [*idle, stuck]:
         assert connection.closed() == b""
         connection.close()
+
+
+@pytest.mark.parametrize("word", ["SIGTERM", "SIGINT"])
+def test_signal_while_memory_is_touched_ends_the_start(tmp_path, word):
+    """The signal is there before the first page: all else would be a race."""
+    number = signal.Signals[word]
+
+    def hold_back():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+        os.kill(os.getpid(), number)
+
+    ended = subprocess.run(
+        [kvserver.BINARY, "--port", "0", "--unixsocket", tmp_path / "s", "--maxmemory", "96mb"],
+        preexec_fn=hold_back,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60 * kvserver.SLOW,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert f"signal {word} ended the start" in ended.stderr
+    assert "ready to serve" not in ended.stderr
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize("words", [("NOSAVE",), (), ("NOSAVE", "NOW")])

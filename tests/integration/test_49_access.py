@@ -298,7 +298,7 @@ def test_start_says_whether_a_password_is_needed(start, tmp_path):
     assert "password required" in start(requirepass="secret").log()
     # Not by requirepass, but by whom the server takes for the user default.
     with_file = start(aclfile=path, protected_mode="no", bind="0.0.0.0")
-    assert "2 users, password required" in with_file.log()
+    assert "users 2, password required" in with_file.log()
     assert "without a password" not in with_file.log()
     open_to_all = start(user="default on nopass ~* &* +@all", protected_mode="no", bind="0.0.0.0")
     assert "may act as the user default without a password" in open_to_all.log()

@@ -145,6 +145,33 @@ static void test_region_populate_works_with_huge_pages_wished(void **state)
     populate_and_look(false, true, 2);
 }
 
+static unsigned asked_count;
+
+static bool cancelled_when_asked_twice(void)
+{
+    asked_count++;
+    return asked_count == 2;
+}
+
+static void test_region_populate_gives_up_when_cancelled(void **state)
+{
+    const struct region_config config = {
+        .name = "cancelled",
+        .size_bytes = 66 * MIB,
+        .populate = true,
+        .populate_threads = 1,
+        .cancelled = cancelled_when_asked_twice,
+    };
+    struct region *region = NULL;
+    char error[256];
+    (void)state;
+    asked_count = 0;
+    assert_int_equal(region_create(&config, error, sizeof(error), &region), KVASIR_CANCELLED);
+    assert_null(region);
+    assert_int_equal(asked_count, 2);
+    assert_non_null(strstr(error, "cancelled memory of 66.00M"));
+}
+
 static void test_region_populate_does_without_huge_pages(void **state)
 {
     (void)state;
@@ -394,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_region_shared_memory_can_only_be_read_by_others),
         cmocka_unit_test(test_region_populate_makes_every_page_present),
         cmocka_unit_test(test_region_populate_works_with_huge_pages_wished),
+        cmocka_unit_test(test_region_populate_gives_up_when_cancelled),
         cmocka_unit_test(test_region_populate_does_without_huge_pages),
         cmocka_unit_test(test_region_populate_touches_where_advice_is_unknown),
         cmocka_unit_test(test_region_is_not_touched_unless_asked),
