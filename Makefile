@@ -114,6 +114,9 @@ HAVE_VERBS := $(shell pkg-config --exists libibverbs && echo 1)
 # The toolkit's header is all that is needed; the driver is opened at run time.
 CUDA_HOME ?= /usr/local/cuda
 HAVE_CUDA := $(if $(wildcard $(CUDA_HOME)/include/cuda.h),1)
+# nvcc, of the toolkit, builds what runs on a device: tests alone. Without it they are reported as skipped.
+NVCC ?= $(wildcard $(CUDA_HOME)/bin/nvcc)
+NVCC_ARCH ?= -arch=all-major
 MODULE_NAMES := $(if $(HAVE_VERBS),rdma) $(if $(HAVE_CUDA),cuda)
 MODULE_FLAGS_cuda := -isystem $(CUDA_HOME)/include
 MODULE_LIBS_cuda := -ldl
@@ -258,6 +261,20 @@ $(BUILD)/tests/unit/test_client_device: $(BUILD)/test-obj/tests/unit/test_client
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(filter-out %/cuda.so,$^) -Wl,-rpath,'$$ORIGIN/../fake_cuda' \
 		-lcmocka $(SERVER_LIBS) -o $@
 
+# The runtime, which is linked in, opens the driver when it is first asked.
+NVCC_FLAGS := -std=c++17 -O2 --Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror $(NVCC_ARCH)
+CUDA_TEST_OBJECTS := $(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard tests/cuda/*.cu)) \
+		$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
+CUDA_TEST := $(if $(NVCC),$(BUILD)/tests/cuda/test_device)
+$(BUILD)/cuda/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)$(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(BUILD)/tests/cuda/test_device: $(CUDA_TEST_OBJECTS) $(BUILD)/libkvasir.so
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(CUDA_TEST_OBJECTS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' \
+		-lkvasir -lcmocka $(wildcard $(addsuffix /libcudart_static.a,$(CUDA_HOME)/lib64 $(CUDA_HOME)/lib)) \
+		-lstdc++ -ldl -lrt -pthread -o $@
+
 # Modules for tests see the public headers only, and link with nothing of ours: as a stranger's do.
 $(BUILD)/test-modules/%.so: tests/modules/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -292,7 +309,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libkvasir.so $(BUILD)/shared.a
 export KVASIR_BUILD = $(abspath $(BUILD))
 RUN_TESTS := utils/run_tests.sh $(BUILD)
 
-.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-clients test-rdma test-vllm test-lmcache fuzz fuzz-all soak coverage
+.PHONY: test test-unit test-fuzz test-install test-integration test-python test-sanitize test-compat test-clients test-rdma test-cuda test-vllm test-lmcache fuzz fuzz-all soak coverage
 test: all $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(TEST_MODULES) ## Run all tests: unit, fuzz replay, installation, integration, Python.
 	$(RUN_TESTS) unit fuzz install integration python connector
 
@@ -329,6 +346,9 @@ test-clients: all ## Run stock clients: their own tests, and ours with them (ski
 
 test-rdma: all $(RDMA_TEST_PROGRAMS) ## Run what needs RDMA in an emulated machine (skipped when out of reach).
 	$(RUN_TESTS) rdma
+
+test-cuda: all $(CUDA_TEST) ## Compile the CUDA code with nvcc; test with a device (else skipped by name).
+	$(RUN_TESTS) cuda
 
 test-vllm: all ## Run the tests with a real engine (needs make venv-vllm; else skipped by name).
 	$(RUN_TESTS) vllm
@@ -374,7 +394,7 @@ check-symbols: $(SERVER_OBJECTS) $(CLIENT_OBJECTS) $(SHARED_OBJECTS) $(LIBRARIES
 		$(if $(CLIENT_SOURCES),--library $(BUILD)/$(SONAME))
 
 format: ## Give every C file the form that check asks for.
-	git ls-files '*.c' '*.h' | grep -v /corpus/ | xargs clang-format -i
+	git ls-files '*.c' '*.h' '*.cu' | grep -v /corpus/ | xargs clang-format -i
 
 check-deep: ## Check more slowly: clang-tidy and cppcheck.
 	utils/check_deep.sh $(CSTD) -Isrc -Isrc/include $(PACKAGE_CFLAGS) -DKVASIR_VERSION='"$(VERSION)"'

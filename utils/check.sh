@@ -39,7 +39,7 @@ check_format()
     local format
     format=$(tool clang-format) || { echo "$format"; return $SKIP; }
     local wrong
-    wrong=$(files '*.c' '*.h' | grep -v '/corpus/' | xargs -r "$format" --dry-run 2>&1 |
+    wrong=$(files '*.c' '*.h' '*.cu' | grep -v '/corpus/' | xargs -r "$format" --dry-run 2>&1 |
         sed -nE 's/^([^:]+):[0-9]+:.*\[-Wclang-format-violations\]$/\1/p' | sort -u)
     [ -z "$wrong" ] || { echo "make format puts these right:"; echo "$wrong"; return 1; }
 }
@@ -48,7 +48,7 @@ check_spelling()
 {
     local codespell
     codespell=$(tool codespell) || { echo "$codespell"; return $SKIP; }
-    files '*.c' '*.h' '*.def' '*.py' '*.sh' '*.md' Makefile .ci/run | grep -v '/corpus/' |
+    files '*.c' '*.h' '*.cu' '*.def' '*.py' '*.sh' '*.md' Makefile .ci/run | grep -v '/corpus/' |
         xargs -r "$codespell" --ignore-words utils/codespell.ignore
 }
 

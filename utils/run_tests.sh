@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs test suites one after another and adds up what their runners count.
 # Usage: run_tests.sh BUILD SUITE...   suites: unit fuzz install integration python connector
-#        compat clients rdma vllm lmcache
+#        compat clients rdma cuda vllm lmcache
 # A suite's runner ends with a line "<suite>: N passed, N failed, N skipped" and exits non-zero
 # when something failed. A suite whose runner is not there is reported as skipped, by name.
 set -u
@@ -26,6 +26,7 @@ runner_of()
     clients) echo tests/run_clients.sh ;;
     connector) echo tests/run_vllm.sh --units ;;
     rdma) echo tests/rdma/run.sh ;;
+    cuda) echo tests/cuda/run.sh ;;
     vllm) echo tests/run_vllm.sh ;;
     lmcache) echo tests/run_lmcache.sh ;;
     *) echo "" ;;
