@@ -50,13 +50,9 @@ static unsigned draw(struct model *model, unsigned below)
     return (unsigned)(model->random >> 33) % below;
 }
 
-static void take_events(struct model *model);
-
-/* No event is left, so that those of connecting are the only ones. */
 static void open_link(struct model *model, unsigned index)
 {
     struct model_link *link = &model->links[index];
-    take_events(model);
     link->life++;
     link->broken = false;
     link->grant_count = 0;
@@ -111,15 +107,21 @@ static void job_done(struct model *model, const struct kvasir_event *event)
     model->jobs[event->cookie] = NULL;
 }
 
+static void take_event(void *taker, const struct rig_end *end, const struct kvasir_event *event)
+{
+    struct model *model = taker;
+    if (end == &model->rig.owner && event->kind == KVASIR_EVENT_JOB) {
+        job_done(model, event);
+    } else if (end == &model->rig.owner) {
+        assert_int_equal(event->kind, KVASIR_EVENT_LINK_DOWN);
+    }
+}
+
 static void take_events(struct model *model)
 {
     struct kvasir_event event;
     while (model->rig.ops->queue_poll(model->rig.owner.queue, &event, 1) == 1) {
-        if (event.kind == KVASIR_EVENT_JOB) {
-            job_done(model, &event);
-        } else {
-            assert_int_equal(event.kind, KVASIR_EVENT_LINK_DOWN);
-        }
+        take_event(model, &model->rig.owner, &event);
     }
     while (model->rig.ops->queue_poll(model->rig.peer.queue, &event, 1) == 1) {
     }
@@ -348,6 +350,8 @@ static void run_model(uint64_t seed, const struct rig_options *options)
     /* The rig's own pair has no part in this. */
     model->rig.ops->link_close(&model->rig.owner.link);
     model->rig.ops->link_close(&model->rig.peer.link);
+    model->rig.take = take_event;
+    model->rig.taker = model;
     for (unsigned i = 0; i < RIG_MEMORY_BYTES; i++) {
         model->rig.owner.bytes[i] = (uint8_t)(i * 7);
     }

@@ -42,6 +42,9 @@ struct rig {
     struct rig_end peer;
     char said[KVASIR_SAID_BYTES];
     char logged[KVASIR_SAID_BYTES]; /* the last line of warn or error */
+    /* Takes the events that come while a link connects; NULL: there must be none. */
+    void (*take)(void *taker, const struct rig_end *end, const struct kvasir_event *event);
+    void *taker;
 };
 
 /* How the ends are made; 0: as usual. */
@@ -121,13 +124,19 @@ static inline enum kvasir_status rig_open_end(struct rig *rig, struct rig_end *e
     return status;
 }
 
-/* Waits for the end of a link's connecting; nothing else may be under way on its queue. */
+/* Waits for the end of a link's connecting. */
 static inline enum kvasir_status rig_await_up(struct rig *rig, struct rig_end *end)
 {
     struct kvasir_event event = {.reason = NULL};
-    while (rig->ops->queue_poll(end->queue, &event, 1) == 0) {
-        struct pollfd wait = {.fd = rig->ops->queue_fd(end->queue), .events = POLLIN};
-        assert_int_equal(poll(&wait, 1, RIG_LIMIT_MS), 1);
+    for (;;) {
+        if (rig->ops->queue_poll(end->queue, &event, 1) == 0) {
+            struct pollfd wait = {.fd = rig->ops->queue_fd(end->queue), .events = POLLIN};
+            assert_int_equal(poll(&wait, 1, RIG_LIMIT_MS), 1);
+        } else if (event.kind != KVASIR_EVENT_LINK_UP && rig->take != NULL) {
+            rig->take(rig->taker, end, &event);
+        } else {
+            break;
+        }
     }
     assert_int_equal(event.kind, KVASIR_EVENT_LINK_UP);
     if (event.status != KVASIR_OK) {
