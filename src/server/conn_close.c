@@ -13,6 +13,7 @@
 #include "server/pause.h"
 #include "server/push.h"
 #include "server/remote.h"
+#include "server/serve.h"
 #include "server/shm.h"
 #include "server/transaction.h"
 
@@ -124,9 +125,7 @@ void conn_bury(struct reactor *reactor)
         upload_abandon(conn);
         remote_close(conn);
         shm_staging_close(conn);
-        if (conn->args != conn->args_inline) {
-            free(conn->args);
-        }
+        serve_forget_args(conn);
         input_fini(&conn->input);
         read_ahead_fini(&conn->ahead, &reactor->chunks);
         list_remove(&conn->dead_link);

@@ -24,7 +24,8 @@
 /* Ops that a request of one key may need: planning stops when fewer are left. */
 #define PLAN_OPS_MIN 4
 
-static const char ERROR_NO_ARGS[] = "out of memory for the arguments of this request";
+static const char ERROR_NO_ARGS[] = "out of memory for the arguments of this request: all that one "
+                                    "reactor keeps of requests share client-query-buffer-limit";
 
 /* How fast a client is expected to copy what it leased, and for how long it is waited for at most. */
 #define LEASE_COPY_BYTES_PER_US 8000U
@@ -32,6 +33,8 @@ static const char ERROR_NO_ARGS[] = "out of memory for the arguments of this req
 
 /* Room for arguments beyond those that have arrived: the one under way needs its place. */
 #define ARGS_AHEAD 4
+/* An array of so few arguments is had in any case: it takes no more than its connection does. */
+#define ARGS_SHORT_BYTES 4096U
 
 /* ---- parsing ---- */
 
@@ -45,6 +48,29 @@ static struct reader_limits limits_of(const struct conn *conn)
                                   .inline_bytes_max = 64U << 10};
 }
 
+/* Memory for arguments, which may take more than their bytes do: it counts as those of long requests. */
+static struct slice *take_args(struct chunk_pool *pool, uint32_t count)
+{
+    size_t bytes = count * sizeof(struct slice);
+    struct slice *args = NULL;
+    if (bytes <= ARGS_SHORT_BYTES || pool->large_bytes + bytes <= pool->large_bytes_max) {
+        args = malloc(bytes);
+    }
+    if (args != NULL) {
+        pool->large_bytes += bytes;
+    }
+    return args;
+}
+
+void serve_forget_args(struct conn *conn)
+{
+    if (conn->args != NULL && conn->args != conn->args_inline) {
+        conn->reactor->chunks.large_bytes -= conn->args_capacity * sizeof(struct slice);
+        free(conn->args);
+    }
+    conn->args = NULL;
+}
+
 /* Gives the request that is coming in an argument array that outlives the batch. wanted is at least
  * what it has. False: no memory. */
 static bool keep_args(struct conn *conn, const struct slice *args, uint32_t wanted)
@@ -52,7 +78,7 @@ static bool keep_args(struct conn *conn, const struct slice *args, uint32_t want
     uint32_t have = conn->reader.arg_count;
     struct slice *kept = conn->args_inline;
     if (wanted > CONN_ARGS_INLINE) {
-        kept = malloc(wanted * sizeof(*kept));
+        kept = take_args(&conn->reactor->chunks, wanted);
         if (kept == NULL) {
             return false;
         }
@@ -60,20 +86,10 @@ static bool keep_args(struct conn *conn, const struct slice *args, uint32_t want
     if (have > 0 && kept != args) {
         memcpy(kept, args, have * sizeof(*kept));
     }
-    if (conn->args != NULL && conn->args != conn->args_inline && conn->args != kept) {
-        free(conn->args);
-    }
+    serve_forget_args(conn);
     conn->args = kept;
     conn->args_capacity = wanted > CONN_ARGS_INLINE ? wanted : CONN_ARGS_INLINE;
     return true;
-}
-
-static void forget_args(struct conn *conn)
-{
-    if (conn->args != NULL && conn->args != conn->args_inline) {
-        free(conn->args);
-    }
-    conn->args = NULL;
 }
 
 /* Reads the next request; READER_REQUEST: it is the batch's last. */
@@ -358,7 +374,7 @@ static void put_back(struct conn *conn)
     conn->parsed_bytes = 0;
     conn->parse_result = READER_MORE;
     request_reader_init(&conn->reader);
-    forget_args(conn);
+    serve_forget_args(conn);
 }
 
 /* Plans and answers rounds until one must wait, for shards or (batch->waiting is 0) until the replies
@@ -421,7 +437,7 @@ static void finish(struct conn *conn)
         if (conn->upload.state == UPLOAD_READY) {
             upload_abandon(conn); /* its request was refused */
         }
-        forget_args(conn);
+        serve_forget_args(conn);
     }
 }
 

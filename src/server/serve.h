@@ -14,3 +14,5 @@ enum serve_result {
 enum serve_result serve_requests(struct conn *conn);
 /* The round's last op has come back: replies, and plans on as far as nothing must be waited for. */
 void serve_batch_done(struct conn *conn);
+/* The arguments that are kept of a request that came in part; nothing when there are none. */
+void serve_forget_args(struct conn *conn);

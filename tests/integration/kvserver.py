@@ -152,6 +152,11 @@ class Server:
         fields = pathlib.Path(f"/proc/{self.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGESIZE")
 
+    def mapping_count(self, name):
+        """Mappings of files with this word in their name."""
+        maps = pathlib.Path(f"/proc/{self.pid}/maps").read_text()
+        return sum(name in line for line in maps.splitlines())
+
     def nothing_held(self):
         """Whether nothing of any client is left but sealed values."""
         info = self.info()
@@ -164,6 +169,7 @@ class Server:
             assert connection("FLUSHALL") == "OK"
         wait_until(self.nothing_held, "what clients held to come back")
         wait_until(lambda: self.info()["staging_bytes"] == 0, "staging areas to go")
+        wait_until(lambda: self.mapping_count("kvasir-staging") == 0, "their mappings to go")
         wait_until(
             lambda: self.info()["payload_pages_free"] == pages_free,
             f"{pages_free} free pages after FLUSHALL",

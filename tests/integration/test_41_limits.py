@@ -313,6 +313,37 @@ def test_small_replies_to_one_who_does_not_read(start):
         assert server.info()["used_memory"] < 64 * MIB
 
 
+def test_arguments_count_as_memory_and_have_a_limit(start):
+    """Short arguments take more memory as arguments than as bytes: both are counted, and bounded."""
+    server = start(client_query_buffer_limit="64mb", buffer_memory="16mb")
+    before = server.info()["used_memory"]
+    count = 1 << 20
+    tail = 64
+    bulk = b"$0\r\n\r\n"
+    with server.connect() as first:
+        first.send(b"*%d\r\n" % count + bulk * (count - tail))
+        kvserver.wait_until(
+            lambda: server.info()["used_memory"] - before >= (8 + 16) * MIB, "both to be counted"
+        )
+        others = [server.connect() for _ in range(6)]
+        for other in others:
+            try:
+                other.send(b"*%d\r\n" % count + bulk * (count - tail))
+            except resp.Closed:
+                pass
+        kvserver.wait_until(
+            lambda: server.info()["protocol_errors"] >= 4, "those for whom there is no room to go"
+        )
+        assert server.info()["used_memory"] - before <= 72 * MIB
+        first.send(bulk * tail)
+        assert "unknown command" in str(first.read_or_error())
+        for other in others:
+            other.close()
+    kvserver.wait_until(
+        lambda: server.info()["used_memory"] - before < 2 * MIB, "the memory to come back"
+    )
+
+
 def test_request_longer_than_the_query_buffer(start):
     server = start(client_query_buffer_limit="1mb")
     with server.connect() as connection:
