@@ -72,8 +72,9 @@ struct request {
     uint8_t refusal;    /* enum request_refusal */
     uint8_t transfer;   /* enum transfer_kind: what moves between its op and its answer */
     enum kvasir_status transfer_result;
-    const char *error; /* static; the whole text of an error reply, without '-' */
-    int64_t count;     /* the handler's own: a sum, a flag, a start … */
+    uint8_t transfer_link; /* the queue pair that failed it */
+    const char *error;     /* static; the whole text of an error reply, without '-' */
+    int64_t count;         /* the handler's own: a sum, a flag, a start … */
     int64_t number;
     uint64_t spent_ns; /* its share of the rounds so far */
     uint32_t flags;

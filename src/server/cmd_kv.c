@@ -598,7 +598,7 @@ void cmd_kv_reply_hello(struct conn *conn, struct request *request)
     const struct settings *settings = &conn->reactor->settings;
     bool sockets = settings->unixsocket[0] != '\0';
     bool shm = sockets && settings->shm;
-    bool rdma = cmd_rdma_is_offered(conn);
+    uint32_t rdma_count = cmd_rdma_device_count(conn);
     (void)request;
     reply_map(conn, 14);
     reply_pair_text(conn, "server", "kvasir");
@@ -628,13 +628,11 @@ void cmd_kv_reply_hello(struct conn *conn, struct request *request)
     reply_text(conn, "pin");
     reply_text(conn, "events");
     reply_text(conn, "transports");
-    reply_array(conn, 1U + (shm ? 1U : 0U) + (rdma ? 1U : 0U));
+    reply_array(conn, 1U + (shm ? 1U : 0U) + rdma_count);
     reply_map(conn, 1);
     reply_pair_text(conn, "name", "tcp");
     if (shm) {
         reply_shm_transport(conn);
     }
-    if (rdma) {
-        cmd_rdma_describe(conn);
-    }
+    cmd_rdma_describe(conn, rdma_count);
 }

@@ -37,7 +37,8 @@ static void reply_grants(struct conn *conn, const struct loan *loan)
     reply_array(conn, 3 * (uint64_t)loan->grant_count);
     for (uint32_t i = 0; i < loan->grant_count; i++) {
         reply_integer(conn, (int64_t)loan->grants[i].local.address);
-        reply_integer(conn, loan->grants[i].key);
+        reply_integer(conn, (int64_t)((uint64_t)loan->remote_link << REMOTE_KEY_LINK_BITS |
+                                      loan->grants[i].key));
         reply_integer(conn, (int64_t)loan->grants[i].local.bytes);
     }
 }

@@ -13,28 +13,28 @@
 #include "server/upload.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Arguments of one segment of the client's memory: address, key, length. */
 #define SEGMENT_ARGS 3
 /* No more of an argument is sent back. */
 #define QUOTED_BYTES_MAX 64
 
-static const char ERROR_FAILED[] =
-    "IO the transfer failed and the queue pair with it; KV.CONNECT RDMA opens another, and KV.SET and "
-    "KV.GET need none";
+static const char ERROR_BROKEN[] =
+    "IO every queue pair failed; KV.CONNECT RDMA opens others, and KV.SET and KV.GET need none";
 
 /* ---- KV.HELLO and KV.CONNECT RDMA name value … ---- */
 
-bool cmd_rdma_is_offered(const struct conn *conn)
+static bool is_offered(const struct conn *conn)
 {
     const struct fabric *fabric = conn->reactor->hub.fabric;
-    return fabric != NULL && !fabric_is_gone(fabric) && access_permits_rdma(conn);
+    return fabric != NULL && fabric_find(fabric, NULL) < FABRIC_DEVICES_MAX &&
+           access_permits_rdma(conn);
 }
 
-static bool offers_windows(const struct conn *conn)
+static bool offers_windows(const struct conn *conn, uint32_t device)
 {
-    const struct fabric *fabric = conn->reactor->hub.fabric;
-    return fabric->ops->domain_facts(fabric->domain)->windows &&
+    return fabric_has_windows(conn->reactor->hub.fabric, device) &&
            conn->reactor->settings.rdma_windows_max > 0;
 }
 
@@ -70,10 +70,10 @@ static void reply_gids(struct conn *conn, const struct kvasir_device *device)
     }
 }
 
-void cmd_rdma_describe(struct conn *conn)
+static void describe_device(struct conn *conn, uint32_t index)
 {
     const struct fabric *fabric = conn->reactor->hub.fabric;
-    const struct kvasir_device *device = fabric_device(fabric);
+    const struct kvasir_device *device = fabric_device(fabric, index);
     struct kvasir_link_address address = {
         .layer = device->layer,
         .lid = device->lid,
@@ -95,10 +95,32 @@ void cmd_rdma_describe(struct conn *conn)
     reply_text(conn, "gids");
     reply_gids(conn, device);
     reply_text(conn, "modes");
-    reply_array(conn, offers_windows(conn) ? 2 : 1);
+    reply_array(conn, offers_windows(conn, index) ? 2 : 1);
     reply_text(conn, "server");
-    if (offers_windows(conn)) {
+    if (offers_windows(conn, index)) {
         reply_text(conn, "client");
+    }
+}
+
+uint32_t cmd_rdma_device_count(const struct conn *conn)
+{
+    const struct fabric *fabric = conn->reactor->hub.fabric;
+    uint32_t count = 0;
+    for (uint32_t i = 0; is_offered(conn) && i < fabric->device_count; i++) {
+        count += fabric_is_gone(fabric, i) ? 0 : 1;
+    }
+    return count;
+}
+
+void cmd_rdma_describe(struct conn *conn, uint32_t count)
+{
+    const struct fabric *fabric = conn->reactor->hub.fabric;
+    /* Reactor 0 may learn meanwhile that one is gone: as many are told of as were announced. */
+    for (uint32_t i = 0; count > 0; i++) {
+        if (fabric->device_count - i <= count || !fabric_is_gone(fabric, i)) {
+            describe_device(conn, i);
+            count--;
+        }
     }
 }
 
@@ -107,16 +129,39 @@ static int quoted_length(struct slice text)
     return (int)(text.length_bytes < QUOTED_BYTES_MAX ? text.length_bytes : QUOTED_BYTES_MAX);
 }
 
-/* Who drives: MODE SERVER, the default, or MODE CLIENT. False: it is neither. */
-static bool parse_mode(struct slice word, bool *lends)
+/* What is no part of the address: who drives (MODE SERVER, the default, or MODE CLIENT), the LINK, and VIA
+ * which of the server's devices. KVASIR_NOT_FOUND: the name is none of these; KVASIR_INVALID: the value. */
+static enum kvasir_status parse_wish(struct conn *conn, struct slice name, struct slice value,
+                                     struct remote_wish *wish)
 {
-    *lends = slice_equal_nocase(word, "client");
-    return *lends || slice_equal_nocase(word, "server");
+    char device[KVASIR_DEVICE_NAME_BYTES];
+    uint64_t number;
+    if (slice_equal_nocase(name, "mode")) {
+        wish->lends = slice_equal_nocase(value, "client");
+        return wish->lends || slice_equal_nocase(value, "server") ? KVASIR_OK : KVASIR_INVALID;
+    }
+    if (slice_equal_nocase(name, "link")) {
+        if (!slice_to_u64(value, &number) || number >= REMOTE_LINKS_MAX) {
+            return KVASIR_INVALID;
+        }
+        wish->link = (uint32_t)number;
+        return KVASIR_OK;
+    }
+    if (!slice_equal_nocase(name, "via")) {
+        return KVASIR_NOT_FOUND;
+    }
+    if (value.length_bytes >= sizeof(device)) {
+        return KVASIR_INVALID;
+    }
+    memcpy(device, value.data, value.length_bytes);
+    device[value.length_bytes] = '\0';
+    wish->device = fabric_find(conn->reactor->hub.fabric, device);
+    return wish->device < FABRIC_DEVICES_MAX ? KVASIR_OK : KVASIR_INVALID;
 }
 
 /* False: an error was replied. */
 static bool parse_address(struct conn *conn, const struct request *request,
-                          struct kvasir_link_address *address, bool *lends)
+                          struct kvasir_link_address *address, struct remote_wish *wish)
 {
     static const enum link_word needed[] = {LINK_WORD_QPN, LINK_WORD_PSN, LINK_WORD_GID,
                                             LINK_WORD_MTU, LINK_WORD_RD_ATOMIC};
@@ -125,9 +170,10 @@ static bool parse_address(struct conn *conn, const struct request *request,
         enum link_word word = link_word_find(request->args[i]);
         struct slice value = request->args[i + 1];
         uint64_t number;
-        bool set = false;
-        if (slice_equal_nocase(request->args[i], "mode")) {
-            set = parse_mode(value, lends);
+        enum kvasir_status status = parse_wish(conn, request->args[i], value, wish);
+        bool set = status == KVASIR_OK;
+        if (status != KVASIR_NOT_FOUND) {
+            word = LINK_WORD_COUNT;
         } else if (word < LINK_WORD_COUNT && link_word_is_number(word)) {
             set = slice_to_u64(value, &number) && link_word_set_number(address, word, number);
         } else if (word < LINK_WORD_COUNT) {
@@ -139,7 +185,7 @@ static bool parse_address(struct conn *conn, const struct request *request,
                          quoted_length(value), (const char *)value.data);
             return false;
         }
-        given |= 1U << word; /* of MODE the bit behind them all */
+        given |= 1U << word; /* of what is no part of the address the bit behind them all */
     }
     for (size_t i = 0; i < ARRAY_COUNT(needed); i++) {
         if ((given >> needed[i] & 1U) == 0) {
@@ -172,7 +218,7 @@ static void reply_connected(struct conn *conn)
     }
     reply_errorf(conn, "%s no queue pair: %s", status_code_word(remote->connect_status),
                  remote->said);
-    remote_close(conn);
+    remote_close_unused(conn);
 }
 
 void cmd_rdma_reply_connect(struct conn *conn, struct request *request)
@@ -180,7 +226,7 @@ void cmd_rdma_reply_connect(struct conn *conn, struct request *request)
     struct kvasir_link_address client = {.gid.type = KVASIR_GID_ROCE_V2};
     char said[KVASIR_SAID_BYTES] = "";
     const struct fabric *fabric = conn->reactor->hub.fabric;
-    bool lends = false;
+    struct remote_wish wish = {.link = 0};
     enum kvasir_status status;
     if (request->next_arg != 0) {
         reply_connected(conn);
@@ -190,17 +236,22 @@ void cmd_rdma_reply_connect(struct conn *conn, struct request *request)
         reply_error(conn, conn->reactor->server->rdma_refusal);
         return;
     }
-    if (!parse_address(conn, request, &client, &lends)) {
+    wish.device = fabric_find(fabric, NULL);
+    if (!parse_address(conn, request, &client, &wish)) {
         return;
     }
-    if (lends && !offers_windows(conn)) {
+    if (wish.device == FABRIC_DEVICES_MAX) {
+        reply_error(conn, "CLOSED no queue pair: the device is gone");
+        return;
+    }
+    if (wish.lends && !offers_windows(conn, wish.device)) {
+        const struct kvasir_domain_facts *facts =
+            fabric->ops->domain_facts(fabric->devices[wish.device].domain);
         reply_errorf(conn, "UNSUPPORTED MODE CLIENT needs memory windows: %s",
-                     fabric->ops->domain_facts(fabric->domain)->windows
-                         ? "rdma-windows-max is 0"
-                         : fabric->ops->domain_facts(fabric->domain)->windows_reason);
+                     facts->windows ? "rdma-windows-max is 0" : facts->windows_reason);
         return;
     }
-    status = remote_open(conn, &client, lends, said);
+    status = remote_open(conn, &wish, &client, said);
     if (status != KVASIR_OK) {
         reply_errorf(conn, "%s no queue pair: %s", status_code_word(status), said);
         return;
@@ -222,7 +273,7 @@ static bool may_transfer(struct conn *conn, struct request *request)
         request_refuse(request,
                        "UNSUPPORTED the connection has no queue pair: KV.CONNECT RDMA comes first");
     } else if (remote_is_broken(conn->remote)) {
-        request_refuse(request, ERROR_FAILED);
+        request_refuse(request, ERROR_BROKEN);
     } else {
         return true;
     }
@@ -243,7 +294,8 @@ static bool parse_segments(struct request *request, uint32_t first, uint64_t *to
         uint64_t key;
         uint64_t length;
         if (!slice_to_u64(request->args[i], &address) ||
-            !slice_to_u64(request->args[i + 1], &key) || key > UINT32_MAX ||
+            !slice_to_u64(request->args[i + 1], &key) ||
+            key >> REMOTE_KEY_LINK_BITS >= REMOTE_LINKS_MAX ||
             !slice_to_u64(request->args[i + 2], &length) || length > UINT64_MAX - address ||
             length > (uint64_t)INT64_MAX - *total_bytes) {
             request_refuse(request,
@@ -253,6 +305,14 @@ static bool parse_segments(struct request *request, uint32_t first, uint64_t *to
         *total_bytes += length;
     }
     return true;
+}
+
+static void reply_failed(struct conn *conn, const struct request *request)
+{
+    reply_errorf(conn,
+                 "IO the transfer failed and the queue pair of LINK %u with it; KV.CONNECT RDMA "
+                 "opens another, and KV.SET and KV.GET need none",
+                 request->transfer_link);
 }
 
 /* ---- KV.PUT key length [options] FROM address key length … ---- */
@@ -308,7 +368,7 @@ void cmd_rdma_reply_put(struct conn *conn, struct request *request)
     } else if (request->transfer_result == KVASIR_NO_MEMORY) {
         reply_status(conn, KVASIR_NO_MEMORY);
     } else if (request->transfer_result != KVASIR_OK) {
-        reply_error(conn, ERROR_FAILED);
+        reply_failed(conn, request);
     } else {
         reply_ok(conn);
     }
@@ -347,7 +407,7 @@ void cmd_rdma_reply_get(struct conn *conn, struct request *request)
     } else if (op->status != KVASIR_OK) {
         reply_status(conn, op->status);
     } else if (request->transfer_result != KVASIR_OK) {
-        reply_error(conn, ERROR_FAILED);
+        reply_failed(conn, request);
     } else {
         reply_integer(conn, op->integer);
     }

@@ -7,6 +7,6 @@
 handler_plan_fn cmd_rdma_plan_connect, cmd_rdma_plan_put, cmd_rdma_plan_get;
 handler_reply_fn cmd_rdma_reply_connect, cmd_rdma_reply_put, cmd_rdma_reply_get;
 
-/* Whether the connection's user may use RDMA, and there is a device; what KV.HELLO then says of it. */
-bool cmd_rdma_is_offered(const struct conn *conn);
-void cmd_rdma_describe(struct conn *conn);
+/* How many devices the connection's user may use, and what KV.HELLO then says of them. */
+uint32_t cmd_rdma_device_count(const struct conn *conn);
+void cmd_rdma_describe(struct conn *conn, uint32_t count);

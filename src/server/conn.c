@@ -494,7 +494,7 @@ static void tick_transfers(struct conn *conn)
         log_limited(&conn->reactor->log_limit, LOG_WARN,
                     "connection %llu: its RDMA transfers got no further for rdma-timeout-ms",
                     (unsigned long long)conn->id);
-        remote_fail(conn);
+        transfer_give_up(conn);
     } else if (wire_peer_is_gone(&conn->wire)) {
         remote_break(conn);
     }

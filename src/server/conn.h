@@ -86,7 +86,7 @@ struct conn {
     bool dead;
     bool is_unix;
     bool upload_waits; /* in reactor->upload_waiters, by batch_link */
-    bool had_remote;   /* a queue pair, some time */
+    uint8_t had_links; /* queue pairs, some time: a bit for each of its places */
     bool ring_asked;   /* the rings take over when the reply to KV.CONNECT RING is out */
     bool yielded;      /* the batch waits for nothing but this connection's next turn */
     bool authenticated;

@@ -14,54 +14,75 @@
 /* Ports of adapters that are looked at. */
 #define DEVICES_MAX 16
 
-/* What rdma-device names: a device, or DEVICE:PORT. An empty text names any whose port is up. */
+/* Takes the next name off the list that rdma-device is: DEVICE or DEVICE:PORT. False: there is none. */
+static bool next_name(const char **list_p, char *name, uint32_t *port_p)
+{
+    size_t length = strcspn(*list_p, ",");
+    const char *colon = memchr(*list_p, ':', length);
+    size_t name_length = colon != NULL ? (size_t)(colon - *list_p) : length;
+    if (length == 0) {
+        return false;
+    }
+    name_length =
+        name_length < KVASIR_DEVICE_NAME_BYTES ? name_length : KVASIR_DEVICE_NAME_BYTES - 1;
+    memcpy(name, *list_p, name_length);
+    name[name_length] = '\0';
+    *port_p = colon != NULL ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0;
+    *list_p += length + ((*list_p)[length] == ',' ? 1 : 0);
+    return true;
+}
+
+/* An empty list names every device whose port is up. */
 static bool is_wanted(const struct kvasir_device *device, const char *wanted)
 {
-    size_t length = strlen(device->name);
+    char name[KVASIR_DEVICE_NAME_BYTES];
+    uint32_t port;
     if (wanted[0] == '\0') {
         return device->up;
     }
-    if (strncmp(wanted, device->name, length) != 0) {
-        return false;
-    }
-    return wanted[length] == '\0' ||
-           (wanted[length] == ':' && strtoul(wanted + length + 1, NULL, 10) == device->port);
-}
-
-static const struct kvasir_device *find_device(const struct kvasir_device *devices, unsigned count,
-                                               const char *wanted)
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (is_wanted(&devices[i], wanted)) {
-            return &devices[i];
+    while (next_name(&wanted, name, &port)) {
+        if (strcmp(name, device->name) == 0 && (port == 0 || port == device->port)) {
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
-/* The device's domain in fabric; false: said tells why. */
-static bool open_domain(struct fabric *fabric, const struct settings *settings, char *said)
+/* Domains of all that are wanted and can be opened; said: why one could not. */
+static void open_wanted(struct fabric *fabric, const struct kvasir_device *devices, unsigned count,
+                        const char *wanted, char *said)
+{
+    for (unsigned i = 0; i < count && fabric->device_count < FABRIC_DEVICES_MAX; i++) {
+        struct fabric_device *device = &fabric->devices[fabric->device_count];
+        if (!is_wanted(&devices[i], wanted)) {
+            continue;
+        }
+        if (fabric->ops->domain_open(fabric->state, devices[i].name, devices[i].port,
+                                     fabric->gid_index, &device->domain, said) == KVASIR_OK) {
+            fabric->device_count++;
+        } else {
+            log_warn("RDMA device %s is not used: %s", devices[i].name, said);
+        }
+    }
+}
+
+/* False: not one; said tells why. */
+static bool open_domains(struct fabric *fabric, const struct settings *settings, char *said)
 {
     struct kvasir_device *devices = calloc(DEVICES_MAX, sizeof(*devices));
-    const struct kvasir_device *device = NULL;
     unsigned count = 0;
-    bool opened = false;
     (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory for the list of devices");
     if (devices != NULL &&
         fabric->ops->devices(fabric->state, devices, DEVICES_MAX, &count, said) == KVASIR_OK) {
         count = count < DEVICES_MAX ? count : DEVICES_MAX;
-        device = find_device(devices, count, settings->rdma_device);
         (void)snprintf(said, KVASIR_SAID_BYTES, "none of %u devices %s%s", count,
                        settings->rdma_device[0] != '\0' ? "is rdma-device "
                                                         : "has a port that is up",
                        settings->rdma_device);
-    }
-    if (device != NULL) {
-        opened = fabric->ops->domain_open(fabric->state, device->name, device->port,
-                                          fabric->gid_index, &fabric->domain, said) == KVASIR_OK;
+        open_wanted(fabric, devices, count, settings->rdma_device, said);
     }
     free(devices);
-    return opened;
+    return fabric->device_count > 0;
 }
 
 struct fabric *fabric_open(const struct loader *modules, const struct settings *settings,
@@ -84,7 +105,7 @@ struct fabric *fabric_open(const struct loader *modules, const struct settings *
     fabric->state = entry->state;
     fabric->gid_index = (int)settings->rdma_gid_index;
     fabric->mtu_bytes = (uint32_t)strtoul(settings->rdma_mtu, NULL, 10); /* auto: 0 */
-    if (!open_domain(fabric, settings, said)) {
+    if (!open_domains(fabric, settings, said)) {
         (void)snprintf(reason, reason_capacity, "%s", said);
         log_warn("RDMA is not on offer: %s", said);
         free(fabric);
@@ -93,16 +114,23 @@ struct fabric *fabric_open(const struct loader *modules, const struct settings *
     return fabric;
 }
 
+static void close_device(struct fabric *fabric, struct fabric_device *device)
+{
+    if (device->payload != NULL) {
+        fabric->ops->memory_deregister(&device->payload);
+    }
+    fabric->ops->domain_close(&device->domain);
+}
+
 void fabric_close(struct fabric **fabric_p)
 {
     struct fabric *fabric = *fabric_p;
     if (fabric == NULL) {
         return;
     }
-    if (fabric->payload != NULL) {
-        fabric->ops->memory_deregister(&fabric->payload);
+    for (uint32_t i = 0; i < fabric->device_count; i++) {
+        close_device(fabric, &fabric->devices[i]);
     }
-    fabric->ops->domain_close(&fabric->domain);
     free(fabric);
     *fabric_p = NULL;
 }
@@ -117,24 +145,21 @@ static void show_progress(void *argument, size_t done_bytes, size_t bytes)
     log_debug("payload memory %s of %s registered", done, total);
 }
 
-bool fabric_register(struct fabric *fabric, const struct region *region, size_t size_bytes,
-                     char *reason, size_t reason_capacity)
+static bool register_with(struct fabric *fabric, uint32_t index, const struct region *region,
+                          size_t size_bytes, char *said)
 {
     const struct kvasir_memory_options options = {
         .base = region_base(region),
         .bytes = size_bytes,
         /* The server's own transfers; a peer has no right but by a window. */
-        .rights = KVASIR_RIGHT_RELAXED |
-                  (fabric->ops->domain_facts(fabric->domain)->windows ? KVASIR_RIGHT_WINDOWS : 0),
+        .rights =
+            KVASIR_RIGHT_RELAXED | (fabric_has_windows(fabric, index) ? KVASIR_RIGHT_WINDOWS : 0),
         .progress = show_progress,
     };
-    const struct kvasir_device *device = fabric_device(fabric);
-    char said[KVASIR_SAID_BYTES];
+    const struct kvasir_device *device = fabric_device(fabric, index);
     char size[32];
-    if (fabric->ops->memory_register(fabric->domain, &options, &fabric->payload, said) !=
-        KVASIR_OK) {
-        (void)snprintf(reason, reason_capacity, "%s", said);
-        log_warn("RDMA is not on offer: %s", said);
+    if (fabric->ops->memory_register(fabric->devices[index].domain, &options,
+                                     &fabric->devices[index].payload, said) != KVASIR_OK) {
         return false;
     }
     number_format_bytes(size, sizeof(size), size_bytes);
@@ -143,12 +168,52 @@ bool fabric_register(struct fabric *fabric, const struct region *region, size_t 
     return true;
 }
 
-const struct kvasir_device *fabric_device(const struct fabric *fabric)
+bool fabric_register(struct fabric *fabric, const struct region *region, size_t size_bytes,
+                     char *reason, size_t reason_capacity)
 {
-    return &fabric->ops->domain_facts(fabric->domain)->device;
+    char said[KVASIR_SAID_BYTES] = "";
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < fabric->device_count; i++) {
+        if (register_with(fabric, i, region, size_bytes, said)) {
+            fabric->devices[kept++] = fabric->devices[i];
+        } else {
+            log_warn("RDMA device %s is not used: %s", fabric_device(fabric, i)->name, said);
+            close_device(fabric, &fabric->devices[i]);
+        }
+    }
+    fabric->device_count = kept;
+    if (kept == 0) {
+        (void)snprintf(reason, reason_capacity, "%s", said);
+        log_warn("RDMA is not on offer: %s", said);
+    }
+    return kept > 0;
 }
 
-bool fabric_is_gone(const struct fabric *fabric)
+const struct kvasir_device *fabric_device(const struct fabric *fabric, uint32_t index)
 {
-    return metric_get(&fabric->gone) != 0;
+    check(index < fabric->device_count);
+    return &fabric->ops->domain_facts(fabric->devices[index].domain)->device;
+}
+
+bool fabric_has_windows(const struct fabric *fabric, uint32_t index)
+{
+    check(index < fabric->device_count);
+    return fabric->ops->domain_facts(fabric->devices[index].domain)->windows;
+}
+
+bool fabric_is_gone(const struct fabric *fabric, uint32_t index)
+{
+    check(index < fabric->device_count);
+    return metric_get(&fabric->devices[index].gone) != 0;
+}
+
+uint32_t fabric_find(const struct fabric *fabric, const char *name)
+{
+    for (uint32_t i = 0; i < fabric->device_count; i++) {
+        if (!fabric_is_gone(fabric, i) &&
+            (name == NULL || strcmp(fabric_device(fabric, i)->name, name) == 0)) {
+            return i;
+        }
+    }
+    return FABRIC_DEVICES_MAX;
 }

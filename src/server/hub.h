@@ -1,7 +1,7 @@
 #pragma once
-/* hub – where the completions of a reactor's queue pairs arrive. While anything is under way it is looked
- * at in every turn; before the reactor sleeps its descriptor is armed. Embedded in a reactor; used by
- * its thread. Owns the queue; borrows the fabric. */
+/* hub – where the completions of a reactor's queue pairs arrive, in a queue for each device. While anything
+ * is under way they are looked at in every turn; before the reactor sleeps their descriptors are armed.
+ * Embedded in a reactor; used by its thread. Owns the queues; borrows the fabric. */
 
 #include "base/compiler.h"
 #include "server/fabric.h"
@@ -13,19 +13,26 @@
 struct loop_watch;
 struct reactor;
 
-struct hub {
-    struct fabric *fabric;           /* borrowed; NULL: there is no RDMA, and the rest is unused */
-    struct kvasir_queue *queue;      /* owned */
-    struct loop_watch *watch;        /* owned; of the queue */
-    struct loop_watch *domain_watch; /* owned; of the device: the first reactor's only */
-    uint32_t out_count;              /* jobs under way */
+struct hub_queue {
+    struct reactor *reactor;           /* the owner */
+    uint32_t device;                   /* of the fabric */
+    struct kvasir_queue *queue;        /* owned */
+    struct loop_watch *watch;          /* owned; of the queue */
+    struct loop_watch *domain_watch;   /* owned; of the device: the first reactor's only */
     struct kvasir_queue_stats counted; /* of the queue, in the reactor's metrics already */
-    uint64_t loan_last_id;             /* that was given to a client */
     bool ready;                        /* the descriptor said so */
     bool armed;
 };
 
-/* False: the queue cannot be had, said tells why. Main thread. */
+struct hub {
+    struct fabric *fabric; /* borrowed; NULL: there is no RDMA, and the rest is unused */
+    struct hub_queue queues[FABRIC_DEVICES_MAX]; /* as many as the fabric has devices */
+    uint32_t out_count;                          /* jobs under way */
+    uint64_t loan_last_id;                       /* that was given to a client */
+    bool ready;                                  /* one of the descriptors said so */
+};
+
+/* False: a queue cannot be had, said tells why. Main thread. */
 ATTR_MUST_USE bool hub_init(struct reactor *reactor, struct fabric *fabric, char *said);
 /* Every link is closed. */
 void hub_fini(struct reactor *reactor);
@@ -34,7 +41,7 @@ void hub_fini(struct reactor *reactor);
 void hub_advance(struct reactor *reactor);
 /* Takes what the transport counts into the reactor's metrics. */
 void hub_take_stats(struct reactor *reactor);
-/* Arms the descriptor; false: there is something already. */
+/* Arms the descriptors; false: there is something already. */
 ATTR_MUST_USE bool hub_sleep(struct hub *hub);
 
 /* Whether the server may have lent something to clients that drive by themselves. */

@@ -13,9 +13,9 @@
 /* Loans to readers hold at most this part of the payload, as leases do. */
 #define LENT_DIVISOR 2
 
-void loan_init(struct loans *loans, bool on)
+void loan_init(struct loans *loans)
 {
-    *loans = (struct loans){.on = on};
+    *loans = (struct loans){.on = false};
     list_init(&loans->list);
 }
 
@@ -100,7 +100,8 @@ struct loan *loan_create(struct conn *conn, uint32_t shard, struct op *op, bool 
     op->value = NULL;
     loan->bytes = loan->value->length_bytes;
     loan->grant_count = count;
-    fill_grants(loan, payload, conn->reactor->hub.fabric->payload);
+    loan->remote_link = (uint8_t)remote_next_lender(conn->remote);
+    fill_grants(loan, payload, remote_payload(conn, loan->remote_link));
     metric_add(counted_in(loan), loan->bytes);
     list_push_back(&loans->list, &loan->link);
     loans->count++;
@@ -188,12 +189,12 @@ static void post_one(struct loan *loan)
         given_out(loan); /* an empty value: there is nothing to reach */
         return;
     }
-    if (loan->grant_count > 0 && !remote_is_broken(remote)) {
+    if (loan->grant_count > 0 && remote_is_up(remote, loan->remote_link)) {
         loan->job = (struct kvasir_job){.kind = bind ? KVASIR_JOB_BIND : KVASIR_JOB_REVOKE,
                                         .cookie = (uintptr_t)loan,
                                         .grants = loan->grants,
                                         .grant_count = loan->grant_count};
-        status = remote_submit(loan->conn, &loan->job);
+        status = remote_submit(loan->conn, loan->remote_link, &loan->job);
     }
     if (status == KVASIR_OK) {
         loan->state = bind ? LOAN_BINDING : LOAN_REVOKING;
@@ -244,7 +245,7 @@ void loan_event(struct loan *loan, enum kvasir_status status)
     remote->transfers.moved_us = conn->reactor->now.mono_us;
     if (loan->state == LOAN_REVOKING) {
         over(loan);
-    } else if (status != KVASIR_OK || remote_is_broken(remote)) {
+    } else if (status != KVASIR_OK || !remote_is_up(remote, loan->remote_link)) {
         loan->status = KVASIR_IO;
         over(loan);
     } else if (loan->recalled) {
@@ -256,15 +257,26 @@ void loan_event(struct loan *loan, enum kvasir_status status)
     wake(conn);
 }
 
-void loan_end_all(struct conn *conn)
+void loan_end_all(struct conn *conn, uint32_t remote_link)
 {
     list_foreach_safe (cursor, after, &conn->remote->loans.list) {
         struct loan *loan = list_entry(cursor, struct loan, link);
-        if (loan->state == LOAN_OUT) {
+        if (loan->state == LOAN_OUT && loan->remote_link == remote_link) {
             loan->state = LOAN_OVER;
             loan_free(&loan);
         }
     }
+}
+
+bool loan_is_busy(const struct remote *remote, uint32_t remote_link)
+{
+    list_foreach (cursor, &remote->loans.list) {
+        const struct loan *loan = list_entry(cursor, struct loan, link);
+        if (loan->remote_link == remote_link && loan_is_under_way(loan)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Nobody has been told its keys yet, and nobody will be. */
@@ -315,14 +327,14 @@ void loan_tick(struct conn *conn)
     wake(conn);
 }
 
-void loan_fini(struct conn *conn)
+void loan_fini(struct conn *conn, uint32_t remote_link)
 {
-    struct loans *loans = &conn->remote->loans;
-    check(loans->job_count == 0);
-    loan_end_all(conn);
-    list_foreach_safe (cursor, after, &loans->list) {
+    check(!loan_is_busy(conn->remote, remote_link));
+    list_foreach_safe (cursor, after, &conn->remote->loans.list) {
         struct loan *loan = list_entry(cursor, struct loan, link);
-        loan->state = LOAN_OVER;
-        loan_free(&loan);
+        if (loan->remote_link == remote_link) {
+            loan->state = LOAN_OVER;
+            loan_free(&loan);
+        }
     }
 }

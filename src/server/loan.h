@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct conn;
+struct remote;
 
 #define LOAN_MAGIC 0x4c4f414eU
 /* Loans of one connection. */
@@ -32,10 +33,11 @@ enum loan_state {
 
 struct loan {
     uint32_t magic;
-    uint8_t state; /* enum loan_state */
-    bool wanted;   /* the connection's batch waits for it, and frees it or gives it out */
-    bool writes;   /* of a reserved value */
-    bool recalled; /* its key died before its windows were bound: they are revoked at once */
+    uint8_t state;       /* enum loan_state */
+    bool wanted;         /* the connection's batch waits for it, and frees it or gives it out */
+    bool writes;         /* of a reserved value */
+    uint8_t remote_link; /* that its windows are bound on */
+    bool recalled;       /* its key died before its windows were bound: they are revoked at once */
     enum kvasir_status status; /* KVASIR_OK, or why it could not be made */
     struct list link;          /* of the remote */
     struct conn *conn;         /* borrowed: it outlives what is under way */
@@ -66,7 +68,7 @@ static inline bool loan_is_under_way(const struct loan *loan)
     return loan->state == LOAN_BINDING || loan->state == LOAN_REVOKING;
 }
 
-void loan_init(struct loans *loans, bool on);
+void loan_init(struct loans *loans);
 /* Whether loans of this kind may hold so many bytes more. */
 bool loan_fits(const struct conn *conn, bool writes, uint64_t bytes);
 /* A loan of op's value, whose pin it takes over, wanted by the batch. NULL: KVASIR_BUSY or
@@ -83,9 +85,11 @@ void loan_event(struct loan *loan, enum kvasir_status status);
 /* Over and not wanted any more. */
 void loan_free(struct loan **loan_p);
 /* The queue pair was closed. */
-void loan_end_all(struct conn *conn);
-/* The connection ends, no job is under way. */
-void loan_fini(struct conn *conn);
+void loan_end_all(struct conn *conn, uint32_t remote_link);
+/* Whether jobs on this queue pair are under way. */
+bool loan_is_busy(const struct remote *remote, uint32_t remote_link);
+/* The queue pair's place is left, no job on it is under way. */
+void loan_fini(struct conn *conn, uint32_t remote_link);
 /* Keys died: revokes at once what is lent of their values, and has the batch not lend what it is about to. */
 void loan_recall(struct conn *conn, uint32_t shard, const struct recall_list *list);
 /* Revokes what is past its time. */

@@ -232,9 +232,9 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
 
 static uint64_t share_of_queue_pairs(const struct server *server)
 {
-    return server->fabric == NULL
-               ? 0
-               : server->reactor_count * server->settings.rdma_clients_max * sizeof(struct remote);
+    return server->fabric == NULL ? 0
+                                  : (uint64_t)server->reactor_count *
+                                        server->settings.rdma_clients_max * sizeof(struct remote);
 }
 
 /* Payload gets what is left of maxmemory, the tables of both pools counted. */

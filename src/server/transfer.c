@@ -77,10 +77,19 @@ static uint64_t number_at(const struct request *request, uint32_t index)
     return number;
 }
 
+static uint32_t link_at(const struct request *request, uint32_t index)
+{
+    return (uint32_t)(number_at(request, index + 1) >> REMOTE_KEY_LINK_BITS);
+}
+
 /* Finds the next request with something to move; false: there is none. */
 static bool find_next(struct conn *conn, struct transfer *at)
 {
     struct batch *batch = conn->batch;
+    if (at->begun && batch->requests[at->next].transfer_result != KVASIR_OK) {
+        at->begun = false; /* a part of it failed: the rest is of no use */
+        at->next++;
+    }
     for (; !at->begun && at->next < batch->request_planned; at->next++) {
         struct request *request = &batch->requests[at->next];
         const struct op *op;
@@ -105,8 +114,9 @@ static bool find_next(struct conn *conn, struct transfer *at)
 
 /* As much as fits of one stretch of the client's memory, and the pieces of the value that it holds. */
 static void add_segment(struct transfer_post *post, struct transfer *at,
-                        const struct request *request, const struct kvasir_memory *memory)
+                        const struct request *request)
 {
+    const struct kvasir_memory *memory = remote_payload(post->conn, post->link);
     uint64_t length = number_at(request, at->segment_arg + 2);
     uint64_t room = length - at->segment_used_bytes;
     uint64_t most = TRANSFER_POST_BYTES - post->bytes;
@@ -140,10 +150,19 @@ static void add_segment(struct transfer_post *post, struct transfer *at,
     }
 }
 
+/* Of the segment that is posted next; one without bytes is passed over. */
+static uint32_t next_link(const struct request *request, struct transfer *at)
+{
+    while (number_at(request, at->segment_arg + 2) == at->segment_used_bytes) {
+        at->segment_arg += SEGMENT_ARGS;
+        at->segment_used_bytes = 0;
+    }
+    return link_at(request, at->segment_arg);
+}
+
 /* Puts as much into the post as it takes; nothing: there is no more. */
 static void fill_post(struct conn *conn, struct transfer_post *post, struct transfer *at)
 {
-    const struct kvasir_memory *memory = conn->reactor->hub.fabric->payload;
     post->magic = TRANSFER_POST_MAGIC;
     post->conn = conn;
     post->bytes = 0;
@@ -155,14 +174,16 @@ static void fill_post(struct conn *conn, struct transfer_post *post, struct tran
         const struct request *request = &conn->batch->requests[at->next];
         enum kvasir_job_kind kind =
             request->transfer == TRANSFER_IN ? KVASIR_JOB_READ : KVASIR_JOB_WRITE;
+        uint32_t link = next_link(request, at);
         if (post->bytes == 0) {
             post->job.kind = kind;
+            post->link = (uint8_t)link;
             post->first = (uint16_t)at->next;
-        } else if (post->job.kind != kind) {
+        } else if (post->job.kind != kind || post->link != link) {
             return;
         }
         post->last = (uint16_t)at->next;
-        add_segment(post, at, request, memory);
+        add_segment(post, at, request);
     }
 }
 
@@ -176,12 +197,14 @@ static struct transfer_post *free_post(struct transfers *transfers)
     return NULL;
 }
 
-static void fail_requests(struct conn *conn, uint32_t first, uint32_t end)
+/* Of several queue pairs that failed a request the first is named. */
+static void fail_requests(struct conn *conn, const struct transfer_post *post)
 {
-    for (uint32_t i = first; i < end; i++) {
+    for (uint32_t i = post->first; i <= post->last; i++) {
         struct request *request = &conn->batch->requests[i];
-        if (request->transfer != TRANSFER_NONE) {
+        if (request->transfer != TRANSFER_NONE && request->transfer_result == KVASIR_OK) {
             request->transfer_result = KVASIR_IO;
+            request->transfer_link = post->link;
         }
     }
 }
@@ -190,10 +213,10 @@ static void fail_requests(struct conn *conn, uint32_t first, uint32_t end)
 static void post_all(struct conn *conn)
 {
     struct transfers *transfers = &conn->remote->transfers;
-    while (!remote_is_broken(conn->remote)) {
+    for (;;) {
         struct transfer_post *post = free_post(transfers);
         struct transfer at = transfers->at;
-        enum kvasir_status status;
+        enum kvasir_status status = KVASIR_CLOSED;
         if (post == NULL) {
             return;
         }
@@ -202,31 +225,27 @@ static void post_all(struct conn *conn)
             transfers->at = at;
             return;
         }
-        status = remote_submit(conn, &post->job);
+        if (remote_is_up(conn->remote, post->link)) {
+            status = remote_submit(conn, post->link, &post->job);
+        }
         if (status == KVASIR_AGAIN && transfers->out_count > 0) {
             return; /* what is out makes room when it comes back */
         }
-        if (status != KVASIR_OK) {
-            remote_fail(conn);
-            return;
+        if (status == KVASIR_OK) {
+            post->out = true;
+            transfers->out_count++;
+        } else {
+            fail_requests(conn, post);
+            remote_fail_link(conn, post->link);
         }
-        post->out = true;
-        transfers->out_count++;
         transfers->at = at;
     }
 }
 
 /* True: nothing is out and nothing will be. */
-static bool moves_are_done(struct conn *conn)
+static bool moves_are_done(const struct conn *conn)
 {
-    struct transfers *transfers = &conn->remote->transfers;
-    if (transfers->out_count > 0) {
-        return false;
-    }
-    if (remote_is_broken(conn->remote)) {
-        fail_requests(conn, transfers->at.next, conn->batch->request_planned);
-    }
-    return true;
+    return conn->remote->transfers.out_count == 0;
 }
 
 void transfer_post_done(struct transfer_post *post, enum kvasir_status status)
@@ -240,8 +259,8 @@ void transfer_post_done(struct transfer_post *post, enum kvasir_status status)
     transfers->out_count--;
     transfers->moved_us = conn->reactor->now.mono_us;
     if (status != KVASIR_OK) {
-        fail_requests(conn, post->first, post->last + 1U);
-        remote_fail(conn);
+        fail_requests(conn, post);
+        remote_fail_link(conn, post->link);
     }
     post_all(conn);
     if (moves_are_done(conn)) {
@@ -390,6 +409,20 @@ bool transfer_settle(struct conn *conn)
     }
     end_round(conn);
     return true;
+}
+
+void transfer_give_up(struct conn *conn)
+{
+    struct remote *remote = conn->remote;
+    bool any = remote->transfers.out_count > 0;
+    for (uint32_t i = 0; i < TRANSFER_POSTS_MAX; i++) {
+        if (remote->transfers.posts[i].out) {
+            remote_fail_link(conn, remote->transfers.posts[i].link);
+        }
+    }
+    for (uint32_t i = 0; !any && i < REMOTE_LINKS_MAX; i++) {
+        remote_fail_link(conn, i); /* windows, or the client's address */
+    }
 }
 
 void transfer_abandon(struct conn *conn)

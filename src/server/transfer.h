@@ -41,6 +41,7 @@ enum transfer_stage {
 struct transfer_post {
     uint32_t magic;
     bool out;
+    uint8_t link;         /* of the remote */
     uint16_t first, last; /* requests of the batch */
     uint64_t bytes;
     struct conn *conn; /* borrowed: the connection outlives what is out */
@@ -82,6 +83,8 @@ bool transfer_may_join(const struct conn *conn, const struct request *request);
 /* The round's ops are done: goes on with its transfers. True: nothing is left to wait for, it can be
  * answered. */
 bool transfer_settle(struct conn *conn);
+/* Nothing got on for too long: closes the queue pairs that posts are out on. */
+void transfer_give_up(struct conn *conn);
 /* A post came back. */
 void transfer_post_done(struct transfer_post *post, enum kvasir_status status);
 /* The connection ends, and nothing is out any more. */

@@ -26,7 +26,10 @@ class Control:
     """What the module shall do wrong from now on, and how many transfers wait in it; shared by all who
     load it."""
 
-    NAMES = ("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting", "slow")
+    NAMES = (
+        *("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting", "slow"),
+        *("second", "down"),
+    )
 
     def __init__(self):
         descriptor, path = tempfile.mkstemp(prefix="kvasir-loop-")

@@ -324,7 +324,7 @@ def test_bad_requests(client, peer):
         (("KV.PUT", "k", 10, "FROM", a, k, 9), "ERR the segments are not as long"),
         (("KV.PUT", "k", 10, "FROM", a, k), "ERR memory is told by"),
         (("KV.PUT", "k", 10, "BY", a, k, n), "ERR syntax"),
-        (("KV.PUT", "k", 10, "FROM", a, 1 << 32, n), "ERR a segment's"),
+        (("KV.PUT", "k", 10, "FROM", a, 1 << 34, n), "ERR a segment's"),
         (("KV.PUT", "k", 10, "FROM", (1 << 64) - 5, k, n), "ERR a segment's"),
         (("KV.GET", "k", "INTO"), "ERR memory is told by"),
         (("KV.GET", "k", "ONTO", a, k, n), "ERR syntax"),

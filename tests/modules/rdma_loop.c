@@ -3,8 +3,9 @@
  * memfd of its own, its table, which the peer finds by the GID: descriptor number and process id.
  *
  * Faults are asked for in the file that KVASIR_LOOP_CONTROL names, numbers of 32 bits: delay_ms of each
- * transfer; fail_jobs, how many of the next ones fail; hold, while not 0 none is done; gone, the device
- * is taken away; refuse, no peer is reached; slow, while not 0 no link gets connected.
+ * transfer; fail_jobs, how many of the next ones fail; hold, while not 0 none is done; refuse, no peer is
+ * reached; slow, while not 0 no link gets connected; second, there are two devices; and, a bit for each
+ * device: gone, it is taken away; down, its transfers fail and it connects none.
  *
  * A test may itself be the peer: it makes a table by hand (see tests/integration/loop.py). */
 
@@ -24,14 +25,21 @@
 
 /* ---- devices and domains ---- */
 
+static bool has_bit(const struct kvasir_domain *domain, const _Atomic uint32_t *mask)
+{
+    return (atomic_load(mask) >> domain->index & 1U) != 0;
+}
+
 static enum kvasir_status loop_devices(void *state, struct kvasir_device *devices,
                                        unsigned capacity, unsigned *count_p, char *said)
 {
+    const struct state *own = state;
+    unsigned count = atomic_load(&own->control->second) != 0 ? DEVICES_MAX : 1;
     (void)said;
-    if (capacity > 0) {
-        fill_device(state, devices);
+    for (unsigned i = 0; i < count && i < capacity; i++) {
+        fill_device(own, i, &devices[i]);
     }
-    *count_p = 1;
+    *count_p = count;
     return KVASIR_OK;
 }
 
@@ -56,12 +64,14 @@ static enum kvasir_status loop_domain_open(void *state, const char *device, uint
     struct itimerspec often = {.it_interval.tv_nsec = 50000000, .it_value.tv_nsec = 50000000};
     struct kvasir_domain *domain = calloc(1, sizeof(*domain));
     (void)gid_index;
-    if (domain == NULL || strcmp(device, "loop0") != 0 || port != 1) {
+    if (domain == NULL || strncmp(device, "loop", 4) != 0 || strlen(device) != 5 ||
+        (uint32_t)(device[4] - '0') >= DEVICES_MAX || port != 1) {
         free(domain);
-        return say(said, KVASIR_NOT_FOUND, "the only device is loop0 port 1");
+        return say(said, KVASIR_NOT_FOUND, "the only devices are loop0 and loop1, port 1");
     }
     domain->state = state;
-    fill_device(state, &domain->facts.device);
+    domain->index = (uint32_t)(device[4] - '0');
+    fill_device(state, domain->index, &domain->facts.device);
     domain->facts.windows = atomic_load(&domain->state->control->no_windows) == 0;
     (void)snprintf(domain->facts.windows_reason, KVASIR_SAID_BYTES, "%s",
                    domain->facts.windows ? "" : "the test wants none");
@@ -96,7 +106,7 @@ static unsigned loop_domain_poll(struct kvasir_domain *domain, struct kvasir_eve
 {
     uint64_t expirations;
     (void)!read(domain->fd, &expirations, sizeof(expirations));
-    if (capacity == 0 || domain->told || atomic_load(&domain->state->control->gone) == 0) {
+    if (capacity == 0 || domain->told || !has_bit(domain, &domain->state->control->gone)) {
         return 0;
     }
     domain->told = true;
@@ -140,6 +150,7 @@ static enum kvasir_status loop_memory_register(struct kvasir_domain *domain,
     for (unsigned i = 0; remote != 0 && i < KEYS_MAX && memory->key == NULL; i++) {
         struct key *key = &domain->state->table->keys[i];
         if (take_key(key)) {
+            key->taken = KEY_OF_DEVICE + domain->index;
             key->rights = remote;
             key->base = memory->base;
             key->bytes = memory->bytes;
@@ -224,6 +235,9 @@ static enum kvasir_status perform(struct kvasir_link *link, const struct kvasir_
         job->kind == KVASIR_JOB_READ ? KVASIR_RIGHT_REMOTE_READ : KVASIR_RIGHT_REMOTE_WRITE;
     uint32_t live = LINK_LIVE;
     enum kvasir_status status;
+    if (has_bit(link->queue->domain, &control->down)) {
+        return KVASIR_TIMEOUT;
+    }
     if (atomic_load(&control->fail_jobs) > 0) {
         atomic_fetch_sub(&control->fail_jobs, 1);
         return KVASIR_TIMEOUT;
@@ -385,7 +399,7 @@ static enum kvasir_status loop_link_create(struct kvasir_queue *queue,
     link->queue = queue;
     link->options = *options;
     link->options.jobs_max = options->jobs_max != 0 ? options->jobs_max : 256;
-    link->pair = take_pair(queue->domain->state);
+    link->pair = take_pair(queue->domain->state, queue->domain->index);
     if (link->pair == NULL) {
         free(link);
         return say(said, KVASIR_NO_MEMORY, "no queue pair is free");
@@ -422,7 +436,8 @@ static enum kvasir_status loop_link_connect(struct kvasir_link *link,
     uint32_t place[2];
     char path[64];
     int fd;
-    if (atomic_load(&link->queue->domain->state->control->refuse) != 0) {
+    if (atomic_load(&link->queue->domain->state->control->refuse) != 0 ||
+        has_bit(link->queue->domain, &link->queue->domain->state->control->down)) {
         return begin_connecting(link, KVASIR_TIMEOUT,
                                 "loop0: no way to the peer, as the test wants it");
     }
@@ -487,7 +502,7 @@ static enum kvasir_status loop_submit(struct kvasir_link *link, struct kvasir_jo
     }
     for (unsigned i = 0; i < job->local_count; i++) {
         const struct kvasir_local *part = &job->locals[i];
-        if (part->address < part->memory->base ||
+        if (part->memory->domain != queue->domain || part->address < part->memory->base ||
             part->address + part->bytes > part->memory->base + part->memory->bytes) {
             return KVASIR_INVALID;
         }

@@ -6,6 +6,7 @@
 struct kvasir_domain {
     struct state *state;
     struct kvasir_domain_facts facts;
+    uint32_t index; /* of the device */
     int fd;
     bool told;
 };

@@ -15,13 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEYS_MAX     4096U
-#define PAIRS_MAX    4096U
-#define LINK_LIVE    1U
-#define LINK_BUSY    2U
-#define MESSAGE_MAX  (1U << 30)
-#define GID_PREFIX   "\xfd\x6clooprdm"
-#define PREFIX_BYTES 8U
+#define KEYS_MAX      4096U
+#define PAIRS_MAX     4096U
+#define DEVICES_MAX   2U
+#define KEY_OF_DEVICE 2U
+#define LINK_LIVE     1U
+#define LINK_BUSY     2U
+#define MESSAGE_MAX   (1U << 30)
+#define GID_PREFIX    "\xfd\x6clooprdm"
+#define PREFIX_BYTES  8U
 
 struct key {
     _Atomic uint32_t key; /* 0: nobody reaches anything by it */
@@ -30,11 +32,11 @@ struct key {
     _Atomic uint64_t
         shift;             /* what is added to an address: a device's memory is touched elsewhere */
     _Atomic uint32_t pair; /* a window: good on this queue pair of ours only; 0: on any */
-    _Atomic uint32_t taken; /* by whichever thread made 1 of 0 */
+    _Atomic uint32_t taken; /* by who made 1 of 0; memory of an adapter: KEY_OF_DEVICE and on */
 };
 
 struct pair {
-    uint32_t number; /* 0: free */
+    uint32_t number; /* 0: free; odd on the first device, even on the second */
     _Atomic uint32_t state;
 };
 
@@ -49,6 +51,8 @@ struct control {
     _Atomic uint32_t no_windows; /* looked at when the device is opened */
     _Atomic uint32_t waiting;    /* out: transfers that were submitted and have no event yet */
     _Atomic uint32_t slow;       /* while not 0 no link gets connected */
+    _Atomic uint32_t second;     /* not 0: there are two devices; looked at when they are listed */
+    _Atomic uint32_t down; /* a bit for each device: its transfers fail, and it connects none */
 };
 
 struct state {
@@ -77,11 +81,11 @@ static inline uint32_t next_number(struct state *state)
     return 1 + (atomic_fetch_add(&state->next, 0x3579bU) & 0xfffffeU);
 }
 
-static inline void fill_device(const struct state *state, struct kvasir_device *device)
+static inline void fill_device(const struct state *state, uint32_t index,
+                               struct kvasir_device *device)
 {
     uint32_t place[2] = {(uint32_t)state->table_fd, (uint32_t)getpid()};
-    *device = (struct kvasir_device){.name = "loop0",
-                                     .port = 1,
+    *device = (struct kvasir_device){.port = 1,
                                      .layer = KVASIR_LAYER_ETHERNET,
                                      .up = true,
                                      .numa_node = -1,
@@ -89,6 +93,7 @@ static inline void fill_device(const struct state *state, struct kvasir_device *
                                      .rd_atomic = 16,
                                      .message_bytes_max = MESSAGE_MAX,
                                      .gid_count = 1};
+    (void)snprintf(device->name, sizeof(device->name), "loop%u", index);
     device->gids[0].type = KVASIR_GID_ROCE_V2;
     memcpy(device->gids[0].raw, GID_PREFIX, PREFIX_BYTES);
     memcpy(device->gids[0].raw + PREFIX_BYTES, place, sizeof(place));
@@ -111,6 +116,7 @@ static inline bool is_allowed(const struct table *table, const struct kvasir_rem
 {
     const struct key *key = find_key(table, remote->key);
     return key != NULL && (key->rights & right) != 0 && (key->pair == 0 || key->pair == pair) &&
+           (key->taken < KEY_OF_DEVICE || key->taken - KEY_OF_DEVICE == (~pair & 1U)) &&
            remote->address >= key->base && remote->bytes <= key->bytes &&
            remote->address - key->base <= key->bytes - remote->bytes;
 }
@@ -125,11 +131,11 @@ static inline struct pair *find_pair(struct table *table, uint32_t number)
     return NULL;
 }
 
-static inline struct pair *take_pair(struct state *state)
+static inline struct pair *take_pair(struct state *state, uint32_t device)
 {
     struct pair *pair = find_pair(state->table, 0);
     if (pair != NULL) {
-        pair->number = next_number(state);
+        pair->number = next_number(state) - device;
     }
     return pair;
 }
