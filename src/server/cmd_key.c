@@ -8,7 +8,13 @@
 
 void cmd_key_plan_exists(struct conn *conn, struct request *request)
 {
+    uint32_t pin_ms = (uint32_t)conn->reactor->settings.exists_pin_ms;
     many_keys_plan(conn, request, OP_EXISTS, OP_READ_NO_TOUCH);
+    for (uint32_t i = 0; i < request->op_count; i++) {
+        struct op *op = batch_op(conn->batch, request, i);
+        op->pin_kind = VALUE_PIN_SOFT;
+        op->pin_ms = pin_ms;
+    }
 }
 
 void cmd_key_plan_touch(struct conn *conn, struct request *request)

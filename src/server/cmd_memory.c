@@ -1,11 +1,13 @@
 #include "server/cmd_memory.h"
 
+#include "base/check.h"
 #include "server/gather.h"
 #include "server/info.h"
 #include "server/reply.h"
 #include "store/value.h"
 
 #include <malloc.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 /* Pairs of the reply to MEMORY STATS: Redis's but for those of databases, and ours. */
@@ -121,18 +123,74 @@ void cmd_memory_reply_stats(struct conn *conn, struct request *request)
     stats_own(conn, &memory);
 }
 
+/* What is wrong goes behind what is there; the text has room for all of it. */
+struct diagnosis {
+    char text[1280];
+    size_t length;
+    unsigned trouble_count;
+};
+
+static void ATTR_PRINTF(2, 3) say(struct diagnosis *diagnosis, const char *format, ...)
+{
+    size_t room = sizeof(diagnosis->text) - diagnosis->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(diagnosis->text + diagnosis->length, room, format, arguments);
+    va_end(arguments);
+    check(length >= 0 && (size_t)length < room);
+    diagnosis->length += (size_t)length;
+}
+
+static void diagnose_pages(struct diagnosis *diagnosis, const struct server *server)
+{
+    uint32_t free_pages = pages_free_count(server->payload);
+    uint32_t free_metadata = pages_free_count(server->metadata);
+    say(diagnosis, "Payload memory: %u of %u pages free. Metadata memory: %u of %u pages free.\n",
+        free_pages, pages_present_count(server->payload), free_metadata,
+        pages_present_count(server->metadata));
+    if (free_pages == 0) {
+        diagnosis->trouble_count++;
+        say(diagnosis, "The store is full: new values take the place of old ones, or are refused "
+                       "(maxmemory-policy). Raise maxmemory if hits suffer.\n");
+    }
+    if (free_metadata == 0) {
+        diagnosis->trouble_count++;
+        say(diagnosis, "There is no room for more keys, whatever payload is free. Raise "
+                       "metadata-memory.\n");
+    }
+}
+
 void cmd_memory_reply_doctor(struct conn *conn, struct request *request)
 {
-    const struct server *server = conn->reactor->server;
-    char text[256];
-    uint32_t total = pages_present_count(server->payload);
-    uint32_t free_pages = pages_free_count(server->payload);
-    (void)request;
-    (void)snprintf(text, sizeof(text), "Payload memory: %u of %u pages free. %s", free_pages, total,
-                   free_pages > 0 ? "No trouble seen."
-                                  : "The store is full: values are evicted (maxmemory-policy) or "
-                                    "refused; raise maxmemory if hits suffer.");
-    reply_verbatim(conn, slice_of_text(text));
+    struct diagnosis diagnosis = {.length = 0};
+    struct info_memory memory;
+    uint64_t limit = conn->reactor->settings.maxmemory;
+    info_memory(conn, request->gather, &memory);
+    gather_destroy(&request->gather);
+    diagnose_pages(&diagnosis, conn->reactor->server);
+    if (memory.evicted_count > 0) {
+        say(&diagnosis, "%llu values were evicted since the start or CONFIG RESETSTAT.\n",
+            (unsigned long long)memory.evicted_count);
+    }
+    if (memory.refused_count > 0) {
+        diagnosis.trouble_count++;
+        say(&diagnosis,
+            "%llu times there was no memory for a value: too much is leased or pinned, or nothing "
+            "may be evicted (maxmemory-policy).\n",
+            (unsigned long long)memory.refused_count);
+    }
+    if (memory.used_bytes > limit || memory.resident_bytes > limit + limit / 8) {
+        diagnosis.trouble_count++;
+        say(&diagnosis,
+            "In use are %llu bytes and resident %llu, but maxmemory is %llu: leases and pins may "
+            "hold what was to be given back.\n",
+            (unsigned long long)memory.used_bytes, (unsigned long long)memory.resident_bytes,
+            (unsigned long long)limit);
+    }
+    if (diagnosis.trouble_count == 0) {
+        say(&diagnosis, "No trouble seen.\n");
+    }
+    reply_verbatim(conn, slice_of_text(diagnosis.text));
 }
 
 void cmd_memory_reply_malloc_stats(struct conn *conn, struct request *request)

@@ -474,7 +474,7 @@ static void reply_histogram(struct conn *conn, const struct command *command,
     reply_text(conn, command->name);
     reply_map(conn, 2);
     reply_text(conn, "calls");
-    reply_integer(conn, (int64_t)stat->calls);
+    reply_integer(conn, (int64_t)command_stats_timed(stat));
     reply_text(conn, "histogram_usec");
     reply_buckets(conn, stat, true, &pairs);
     reply_map(conn, pairs);
@@ -497,13 +497,13 @@ void cmd_observe_reply_histogram(struct conn *conn, struct request *request)
         return;
     }
     for (int id = 0; id < COMMAND_COUNT; id++) {
-        count +=
-            sum->commands[id].calls > 0 && is_named(request, command_by_id((enum command_id)id));
+        count += command_stats_timed(&sum->commands[id]) > 0 &&
+                 is_named(request, command_by_id((enum command_id)id));
     }
     reply_map(conn, count);
     for (int id = 0; id < COMMAND_COUNT; id++) {
         const struct command *command = command_by_id((enum command_id)id);
-        if (sum->commands[id].calls > 0 && is_named(request, command)) {
+        if (command_stats_timed(&sum->commands[id]) > 0 && is_named(request, command)) {
             reply_histogram(conn, command, &sum->commands[id]);
         }
     }

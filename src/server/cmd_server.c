@@ -183,6 +183,7 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
                     (unsigned long long)reactor->settings.events_backlog);
     }
     key_notice_configure(reactor);
+    reactor->command_stats->untimed = !reactor->settings.latency_tracking;
     tenants_configure(reactor);
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
     shard_set_value_max(reactor->shard, resize_value_max(reactor));

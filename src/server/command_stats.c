@@ -25,7 +25,9 @@ double command_stats_bucket_limit_us(uint32_t bucket)
 
 void command_stats_reset(struct command_stats *stats)
 {
+    bool untimed = stats->untimed;
     memset(stats, 0, sizeof(*stats));
+    stats->untimed = untimed;
 }
 
 void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t calls,
@@ -35,7 +37,9 @@ void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t
     stat->calls += calls;
     stat->nanoseconds += calls * nanoseconds;
     stat->failed += failed ? calls : 0;
-    stat->buckets[bucket_of(nanoseconds / 1000)] += calls;
+    if (LIKELY(!stats->untimed)) {
+        stat->buckets[bucket_of(nanoseconds / 1000)] += calls;
+    }
 }
 
 void command_stats_rejected(struct command_stats *stats, enum command_id id)
@@ -87,13 +91,24 @@ void command_stats_add(struct command_stats *to, const struct command_stats *fro
     }
 }
 
+uint64_t command_stats_timed(const struct command_stat *stat)
+{
+    uint64_t timed = 0;
+    for (uint32_t i = 0; i < COMMAND_STATS_BUCKETS; i++) {
+        timed += stat->buckets[i];
+    }
+    return timed;
+}
+
 double command_stats_percentile(const struct command_stat *stat, uint32_t per_100000)
 {
-    uint64_t wanted = (stat->calls * per_100000 + 99999) / 100000;
+    uint64_t timed = command_stats_timed(stat);
+    uint64_t wanted = (timed * per_100000 + 99999) / 100000;
     uint64_t seen = 0;
-    for (uint32_t i = 0; i < COMMAND_STATS_BUCKETS && stat->calls > 0; i++) {
+    for (uint32_t i = 0; i < COMMAND_STATS_BUCKETS && timed > 0; i++) {
         seen += stat->buckets[i];
-        if (seen >= wanted) {
+        /* The fastest of all is the one that 0 of them are faster than. */
+        if (seen > 0 && seen >= wanted) {
             return command_stats_bucket_limit_us(i);
         }
     }

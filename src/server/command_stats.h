@@ -28,8 +28,10 @@ struct command_stats {
     struct command_stat commands[COMMAND_COUNT];
     struct error_stat errors[COMMAND_STATS_ERRORS];
     uint64_t errors_total;
+    bool untimed; /* calls are counted, but not how long each took */
 };
 
+/* All but whether times are kept. */
 void command_stats_reset(struct command_stats *stats);
 /* calls of one command that took nanoseconds each. */
 void command_stats_ran(struct command_stats *stats, enum command_id id, uint64_t calls,
@@ -39,7 +41,9 @@ void command_stats_rejected(struct command_stats *stats, enum command_id id);
 void command_stats_error(struct command_stats *stats, const char *text);
 void command_stats_add(struct command_stats *to, const struct command_stats *from);
 
-/* The time in microseconds that so many of a hundred thousand calls took at most; 0: no calls. */
+/* How many of the calls were timed. */
+uint64_t command_stats_timed(const struct command_stat *stat);
+/* The time in microseconds that so many of a hundred thousand of them took at most; 0: there are none. */
 double command_stats_percentile(const struct command_stat *stat, uint32_t per_100000);
 /* The longest time in microseconds that a bucket counts. */
 double command_stats_bucket_limit_us(uint32_t bucket);

@@ -4,6 +4,7 @@
 #include "plug/loader.h"
 #include "server/conn.h"
 #include "server/info_channels.h"
+#include "server/info_commands.h"
 #include "server/info_writer.h"
 #include "server/tenants.h"
 
@@ -149,7 +150,9 @@ static struct info_memory memory_of(const struct conn *conn, const struct totals
                                  .live_bytes = totals->facts.payload_bytes,
                                  .taken_bytes = totals->facts.payload_taken_bytes,
                                  .metadata_bytes = totals->facts.metadata_bytes,
-                                 .buffer_bytes = buffer_bytes(totals)};
+                                 .buffer_bytes = buffer_bytes(totals),
+                                 .evicted_count = totals->facts.evicted,
+                                 .refused_count = totals->facts.denied_no_memory};
     memory.peak_bytes = sampled > memory.used_bytes ? sampled : memory.used_bytes;
     for (size_t i = 0; i < INFO_DATABASES_MAX; i++) {
         memory.keys[i] = totals->facts.databases[i].keys;
@@ -448,44 +451,6 @@ static void section_modules(struct info_writer *writer)
     }
 }
 
-static void section_commandstats(struct info_writer *writer)
-{
-    for (int id = 0; id < COMMAND_COUNT; id++) {
-        const struct command_stat *stat = &writer->totals->commands->commands[id];
-        if (stat->calls + stat->rejected > 0) {
-            double usec = (double)stat->nanoseconds / 1000;
-            info_line(writer,
-                      "cmdstat_%s:calls=%llu,usec=%.0f,usec_per_call=%.2f,rejected_calls=%llu,"
-                      "failed_calls=%llu",
-                      command_by_id((enum command_id)id)->name, (unsigned long long)stat->calls,
-                      usec, stat->calls > 0 ? usec / (double)stat->calls : 0,
-                      (unsigned long long)stat->rejected, (unsigned long long)stat->failed);
-        }
-    }
-}
-
-static void section_errorstats(struct info_writer *writer)
-{
-    const struct command_stats *stats = writer->totals->commands;
-    for (size_t i = 0; i < COMMAND_STATS_ERRORS && stats->errors[i].name[0] != '\0'; i++) {
-        info_line(writer, "errorstat_%s:count=%llu", stats->errors[i].name,
-                  (unsigned long long)stats->errors[i].count);
-    }
-}
-
-static void section_latencystats(struct info_writer *writer)
-{
-    for (int id = 0; id < COMMAND_COUNT; id++) {
-        const struct command_stat *stat = &writer->totals->commands->commands[id];
-        if (stat->calls > 0) {
-            info_line(writer, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f",
-                      command_by_id((enum command_id)id)->name,
-                      command_stats_percentile(stat, 50000), command_stats_percentile(stat, 99000),
-                      command_stats_percentile(stat, 99900));
-        }
-    }
-}
-
 static void section_cluster(struct info_writer *writer)
 {
     info_number(writer, "cluster_enabled", 0);
@@ -518,9 +483,9 @@ static const struct section {
     {"Replication", true, section_replication, NULL},
     {"CPU", true, section_cpu, NULL},
     {"Modules", true, section_modules, NULL},
-    {"Commandstats", false, section_commandstats, NULL},
-    {"Errorstats", true, section_errorstats, NULL},
-    {"Latencystats", false, section_latencystats, NULL},
+    {"Commandstats", false, info_commands_write, NULL},
+    {"Errorstats", true, info_commands_write_errors, NULL},
+    {"Latencystats", false, info_commands_write_latency, NULL},
     {"Cluster", true, section_cluster, NULL},
     {"Keyspace", true, section_keyspace, NULL},
     {"Transports", true, traffic_write, NULL},
@@ -566,6 +531,7 @@ bool info_text(struct conn *conn, const struct gather *gather, const struct slic
     bool first = true;
     add_up(conn, gather, &totals);
     totals.commands = sum_commands(gather);
+    writer.commands = totals.commands;
     if (totals.commands == NULL ||
         !info_channels_count(gather, INFO_CHANNELS_AT, totals.channels)) {
         free(totals.commands);

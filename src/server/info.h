@@ -46,6 +46,7 @@ struct info_memory {
     uint64_t live_bytes;             /* of values */
     uint64_t taken_bytes;            /* for them, with rounding */
     uint64_t metadata_bytes, buffer_bytes;
+    uint64_t evicted_count, refused_count; /* values, and requests for want of memory */
     uint64_t keys[INFO_DATABASES_MAX];
 };
 void info_memory(struct conn *conn, const struct gather *gather, struct info_memory *memory_p);

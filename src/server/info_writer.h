@@ -9,12 +9,14 @@
 #include <stdint.h>
 
 struct conn;
+struct command_stats;
 struct totals;
 
 struct info_writer {
     struct conn *conn;
     const struct totals *totals;
-    const struct gather *gather; /* what the reactors answered */
+    const struct command_stats *commands; /* of all reactors */
+    const struct gather *gather;          /* what the reactors answered */
     struct gather_answer *text;
     bool failed; /* no memory for the text */
 };

@@ -513,6 +513,9 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     if (reactor->shard != NULL) {
         key_notice_configure(reactor);
     }
+    if (reactor->command_stats != NULL) {
+        reactor->command_stats->untimed = !reactor->settings.latency_tracking;
+    }
     reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
     if (reactor->open_pins == NULL || reactor->command_stats == NULL ||

@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "server/notice_classes.h"
 #include "server/output_limit.h"
+#include "server/percentiles.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ enum kind {
     KIND_CHOICE,
     KIND_LIMITS,
     KIND_CLASSES,
+    KIND_PERCENTILES,
     KIND_TENANTS,
     KIND_UIDS
 };
@@ -66,6 +68,8 @@ static const struct row ROWS[] = {
     {KIND_LIMITS, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #define CLASSES(field, name, initial, changes, help) \
     {KIND_CLASSES, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
+#define PERCENTILES(field, name, initial, changes, help) \
+    {KIND_PERCENTILES, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #define TENANTS(field, name, initial, changes, help) \
     {KIND_TENANTS, name, offsetof(struct settings, field), initial, 0, 0, NULL, changes, help},
 #define UIDS(field, name, initial, changes, help) \
@@ -79,6 +83,7 @@ static const struct row ROWS[] = {
 #undef CHOICE
 #undef LIMITS
 #undef CLASSES
+#undef PERCENTILES
 #undef TENANTS
 #undef UIDS
 };
@@ -190,6 +195,16 @@ static bool set_classes(struct settings *settings, const struct row *row, struct
     return true;
 }
 
+static bool set_percentiles(struct settings *settings, const struct row *row, struct slice value)
+{
+    struct percentiles percentiles;
+    if (!percentiles_parse(&percentiles, value)) {
+        return false;
+    }
+    percentiles_format(&percentiles, field_of(settings, row), SETTINGS_TEXT_BYTES);
+    return true;
+}
+
 static bool set_tenants(struct settings *settings, const struct row *row, struct slice value)
 {
     struct tenant_table table;
@@ -232,6 +247,8 @@ static bool set_field(struct settings *settings, const struct row *row, struct s
         return set_limits(settings, row, value);
     case KIND_CLASSES:
         return set_classes(settings, row, value);
+    case KIND_PERCENTILES:
+        return set_percentiles(settings, row, value);
     case KIND_TENANTS:
         return set_tenants(settings, row, value);
     }
@@ -274,6 +291,9 @@ static void allowed_text(const struct row *row, char *text, size_t capacity)
         return;
     case KIND_CLASSES:
         (void)snprintf(text, capacity, "letters out of Ag$lshzxeKEtmdn");
+        return;
+    case KIND_PERCENTILES:
+        (void)snprintf(text, capacity, "up to 16 numbers from 0 to 100, such as 50 99 99.9");
         return;
     case KIND_TENANTS:
         (void)snprintf(text, capacity, "NAME prefix|user TEXT guarantee SIZE burst SIZE; ...");
@@ -402,6 +422,7 @@ const char *settings_value(const struct settings *settings, unsigned index, char
     case KIND_CHOICE:
     case KIND_LIMITS:
     case KIND_CLASSES:
+    case KIND_PERCENTILES:
     case KIND_TENANTS:
     case KIND_UIDS:
         return field;

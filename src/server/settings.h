@@ -27,6 +27,7 @@ struct settings {
 #define CHOICE(field, name, initial, words, changes, help)            char field[SETTINGS_TEXT_BYTES];
 #define LIMITS(field, name, initial, changes, help)                   char field[SETTINGS_TEXT_BYTES];
 #define CLASSES(field, name, initial, changes, help)                  char field[SETTINGS_TEXT_BYTES];
+#define PERCENTILES(field, name, initial, changes, help)              char field[SETTINGS_TEXT_BYTES];
 #define TENANTS(field, name, initial, changes, help)                  char field[TENANTS_TEXT_BYTES];
 #define UIDS(field, name, initial, changes, help)                     char field[SETTINGS_TEXT_BYTES];
 #include "server/settings.def"
@@ -38,6 +39,7 @@ struct settings {
 #undef CHOICE
 #undef LIMITS
 #undef CLASSES
+#undef PERCENTILES
 #undef TENANTS
 #undef UIDS
 };

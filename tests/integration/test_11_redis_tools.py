@@ -2,6 +2,7 @@
 prints is read."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -167,13 +168,128 @@ def test_stat(start):
     assert re.fullmatch(rb"[\d.]+[BKMG]", memory), rows
 
 
-def test_hot_keys_reads_every_key(start):
-    server = start(reactors=2)
+# Without an LFU policy the counter is how often a key was read; with one it begins at 5 and grows slowly.
+@pytest.mark.parametrize(
+    "policy, counter", [("prefix", "20"), ("allkeys-lfu", "([5-9]|1[0-9]|2[0-5])")]
+)
+def test_hot_keys_finds_the_hot_one(start, policy, counter):
+    server = start(reactors=2, maxmemory_policy=policy)
     with server.connect() as connection:
         for i in range(5):
             connection("SET", f"hot:{i}", "x")
+        for _ in range(20):
+            connection("GET", "hot:3")
     text = cli(server, "--hotkeys")
     assert "Sampled 5 keys in the keyspace!" in text, text
+    assert re.search(f'hot key found with counter: {counter}\tkeyname: "hot:3"', text), text
+
+
+@pytest.mark.parametrize("protocol", ["-2", "-3"])
+def test_modes_in_both_protocols(start, protocol):
+    server = start(reactors=2)
+    options = ["-3"] if protocol == "-3" else []
+    with server.connect() as connection:
+        for i in range(50):
+            connection("SET", f"key:{i}", "x" * i)
+    assert len(cli(server, *options, "--scan").split()) == 50
+    assert "Sampled 50 keys in the keyspace!" in cli(server, *options, "--bigkeys")
+    assert "Sampled 50 keys in the keyspace!" in cli(server, *options, "--memkeys")
+    assert len(cli(server, *options, "--latency", "--raw", "-i", "0.2").split()) == 4
+    rows = first_lines(server, 4, *options, "--stat", "-i", "0.1").splitlines()
+    assert rows[2].split()[0] == b"50", rows
+
+
+@pytest.mark.parametrize("protocol", ["-2", "-3"])
+def test_what_people_read_is_not_quoted(start, protocol):
+    server = start(reactors=2)
+    options = ["--no-raw"] + (["-3"] if protocol == "-3" else [])
+    for command, words in (
+        (("INFO", "server"), "redis_version:"),
+        (("CLIENT", "LIST"), "addr=127.0.0.1:"),
+        (("CLIENT", "INFO"), "addr=127.0.0.1:"),
+        (("MEMORY", "DOCTOR"), "Payload memory: "),
+        (("MEMORY", "MALLOC-STATS"), "payload: "),
+        (("LATENCY", "DOCTOR"), "Latency is not monitored"),
+    ):
+        text = cli(server, *options, *command)
+        assert words in text and "\\n" not in text and not text.startswith('"'), text
+
+
+def test_replies_as_json(start):
+    server = start(reactors=2)
+    assert json.loads(cli(server, "-3", "--json", "CONFIG", "GET", "databases")) == {
+        "databases": "16"
+    }
+    hello = json.loads(cli(server, "-3", "--json", "HELLO", "3"))
+    assert hello["proto"] == 3 and hello["role"] == "master"
+    assert json.loads(cli(server, "-3", "--json", "MGET", "absent")) == [None]
+
+
+@pytest.mark.parametrize("protocol", ["-2", "-3"])
+@pytest.mark.parametrize(
+    "command, publish, kinds",
+    [
+        (("SUBSCRIBE", "news"), "PUBLISH", ["subscribe", "message"]),
+        (("PSUBSCRIBE", "n?ws"), "PUBLISH", ["psubscribe", "pmessage"]),
+        (("SSUBSCRIBE", "news"), "SPUBLISH", ["ssubscribe", "smessage"]),
+    ],
+)
+def test_messages_are_shown(start, protocol, command, publish, kinds):
+    server = start(reactors=2)
+    options = ["-3"] if protocol == "-3" else []
+    with subprocess.Popen(
+        ["stdbuf", "-oL", "redis-cli", "-p", str(server.port), *options, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            # Kind, channel or pattern, and how many there are now.
+            shown = [process.stdout.readline().strip('1234567890) "\n') for _ in range(3)]
+            assert shown[0] == kinds[0] and shown[1] == command[1], shown
+            with server.connect() as connection:
+                assert connection(publish, "news", "some text") == 1
+            shown = [process.stdout.readline() for _ in range(4 if "pmessage" in kinds else 3)]
+            assert kinds[1] in shown[0] and "some text" in shown[-1], shown
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def test_a_person_sees_the_state_of_the_connection(start, tmp_path):
+    server = start(reactors=2)
+    terminal = Terminal(server, tmp_path)
+    try:
+        prompt = rb"127\.0\.0\.1:%d" % server.port
+        for before, typed, answer in (
+            (rb"> ", b"select 3", rb"OK\r\n"),
+            (rb"\[3\]> ", b"multi", rb"OK\r\n"),
+            (rb"\[3\]\(TX\)> ", b"set a 1", rb"QUEUED\r\n"),
+            (rb"\[3\]\(TX\)> ", b"exec", rb"1\) OK\r\n"),
+            (rb"\[3\]> ", b"reset", rb"RESET\r\n"),
+            (rb"> ", b"exists a", rb"\(integer\) 0\r\n"),
+        ):
+            terminal.expect(prompt + before)
+            terminal.send(typed + b"\r")
+            terminal.expect(answer)
+        terminal.expect(prompt + rb"> ")
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("command", ["check", "info"])
+def test_tools_for_clusters_say_that_there_is_none(start, command):
+    server = start(reactors=2)
+    text = cli(server, "--cluster", command, f"127.0.0.1:{server.port}", check=False)
+    assert "is not configured as a cluster node" in text, text
+    assert cli(server, "-c", "SET", "a", "1") == "OK\n"
+
+
+def test_scripts_are_refused_clearly(start, tmp_path):
+    script = tmp_path / "one.lua"
+    script.write_text("return 1")
+    text = cli(start(reactors=2), "--eval", script, "a", ",", "b", check=False)
+    assert text.startswith("ERR no scripts or functions run here"), text
 
 
 def test_simulated_least_recently_used_load(start):
@@ -237,6 +353,50 @@ def test_benchmark_modes(start, options):
         text
     )
     assert server.info()["total_error_replies"] == 0
+
+
+def benchmark(server, *options, check=True):
+    text = run_tool("redis-benchmark", "-p", server.port, "-n", "500", *options, check=check)
+    return text.replace("\r", "\n")
+
+
+def test_benchmark_by_socket_password_database_and_command(start):
+    server = start(reactors=2, requirepass="secret")
+    login = ("-a", "secret", "-q")
+    for options in (
+        ("-s", server.socket, "-t", "get"),
+        ("--user", "default", "-t", "get"),
+        ("--dbnum", "3", "-r", "1000", "SET", "k:__rand_int__", "v"),
+        ("--precision", "3", "-P", "4", "-t", "set"),
+    ):
+        text = benchmark(server, *login, *options)
+        assert re.search(r": [\d.]+ requests per second", text), text
+        assert "rror" not in text.replace("WARNING: Could not fetch server CONFIG", ""), text
+    keys = cli(server, "-a", "secret", "--no-auth-warning", "-n", "3", "DBSIZE")
+    assert 100 < int(keys) <= 500
+    text = benchmark(server, "-q", "-t", "get", check=False)
+    assert "NOAUTH" in text, text
+
+
+def test_benchmark_of_idle_clients(start):
+    server = start(reactors=2)
+    with subprocess.Popen(
+        ["redis-benchmark", "-p", str(server.port), "-c", "100", "-I"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            kvserver.wait_until(
+                lambda: server.info()["connected_clients"] > 100, "the idle clients"
+            )
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def test_benchmark_of_tracking_says_that_there_is_none(start):
+    text = benchmark(start(reactors=2), "-q", "-t", "get", "--enable-tracking", check=False)
+    assert "ERR CLIENT TRACKING ON is not supported" in text, text
 
 
 @pytest.mark.parametrize("name", OTHER_TYPES)

@@ -168,3 +168,57 @@ def test_server_stops_and_another_takes_its_place(start):
     finally:
         client.close()
         second.stop()
+
+
+def test_health_check_comes_before_the_greeting(client):
+    """A connection that is due for its check sends PING before HELLO."""
+    kwargs = dict(client.connection_pool.connection_kwargs, health_check_interval=1000)
+    connection = redis.Connection(**kwargs)
+    connection.next_health_check = 1
+    try:
+        connection.connect()
+        connection.send_command("GET", "absent")
+        assert connection.read_response() is None
+        connection.next_health_check = 1
+        connection.send_command("ECHO", "x")
+        assert connection.read_response() in (b"x", "x")
+    finally:
+        connection.disconnect()
+
+
+def test_what_needs_a_cluster_or_scripts_is_refused_clearly(client, shared):
+    with pytest.raises(redis.exceptions.RedisClusterException, match="Cluster mode is not enabled"):
+        redis.RedisCluster(host="127.0.0.1", port=shared.port)
+    lock = client.lock("lock", timeout=60)
+    assert lock.acquire(blocking=False)
+    assert not client.lock("lock", timeout=60).acquire(blocking=False)
+    with pytest.raises(redis.ResponseError, match="no scripts or functions run here"):
+        lock.release()
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+def test_pipelines_tell_the_place_of_an_error(client, transaction):
+    client.set("text", "x")
+    with client.pipeline(transaction=transaction) as pipeline:
+        pipeline.set("a", 1).incr("text").get("a")
+        done, error, value = pipeline.execute(raise_on_error=False)
+        assert done is True and value == b"1"
+        assert "not an integer" in str(error)
+        pipeline.set("a", 2).incr("text")
+        with pytest.raises(redis.ResponseError, match="Command # 2"):
+            pipeline.execute()
+    assert client.get("a") == b"2"
+
+
+def test_messages_in_both_protocols(client):
+    with client.pubsub() as messages:
+        messages.subscribe("news")
+        messages.psubscribe("n?ws")
+        kinds = [messages.get_message(timeout=10 * kvserver.SLOW)["type"] for _ in range(2)]
+        assert kinds == ["subscribe", "psubscribe"]
+        assert client.publish("news", b"\x00\r\n") == 2
+        got = [messages.get_message(timeout=10 * kvserver.SLOW) for _ in range(2)]
+        assert sorted(message["type"] for message in got) == ["message", "pmessage"]
+        assert {message["data"] for message in got} == {b"\x00\r\n"}
+        messages.ping("still there")
+        assert messages.get_message(timeout=10 * kvserver.SLOW)["data"] == b"still there"

@@ -346,3 +346,21 @@ def test_volatile_policies_evict_what_expires_and_nothing_else(start, reactors):
             assert connection("SET", f"goes:{i}", value, "EX", 1000) == "OK"
         assert connection("EXISTS", *[f"keep:{i}" for i in range(8)]) == 8
     assert server.info()["evicted_keys"] > 0
+
+
+def test_what_exists_found_goes_after_others(start):
+    """A client that asks first and reads then, as LMCache does, is not told of what is gone by then."""
+    server = start(reactors=1, maxmemory="96mb", maxmemory_policy="allkeys-lru")
+    with server.connect() as connection:
+        connection("CONFIG", "SET", "exists-pin-ms", "60000")
+        for key in ("asked", "not asked"):
+            connection("SET", key, b"x" * MIB)
+        assert connection("EXISTS", "asked", "absent") == 1
+        for i in range(150):
+            connection("SET", f"k:{i}", b"x" * MIB)
+        assert connection("GET", "not asked") is None
+        assert connection("GET", "asked") == b"x" * MIB
+        assert connection("CONFIG", "SET", "exists-pin-ms", "0") == "OK"
+        assert connection("EXISTS", "k:149") == 1
+        stat = connection("KV.STAT", "k:149")
+        assert dict(zip(stat[::2], stat[1::2]))[b"pin_ms"] == 0

@@ -336,3 +336,44 @@ def test_memory_stats_has_redis_fields_in_redis_order(shared):
         assert client("MEMORY", "PURGE") == "OK"
         text = client("MEMORY", "MALLOC-STATS").decode()
         assert "they use 1000000\n" in text
+
+
+def test_doctor_says_what_is_wrong_with_memory(start):
+    server = start(reactors=1, maxmemory="96mb", maxmemory_policy="allkeys-lru")
+    with server.connect() as connection:
+        assert connection("MEMORY", "DOCTOR").endswith(b"No trouble seen.\n")
+        for i in range(120):
+            connection("SET", f"k:{i}", b"x" * MIB)
+        text = connection("MEMORY", "DOCTOR")
+        assert b"The store is full" in text and b"values were evicted" in text
+        connection("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        assert connection.error("SET", "big", b"x" * 4 * MIB).startswith("OOM")
+        text = connection("MEMORY", "DOCTOR")
+        assert b"there was no memory for a value" in text and b"No trouble" not in text
+
+
+def test_times_of_commands_are_kept_as_the_options_say(start):
+    with start(reactors=2, latency_tracking="no").connect() as connection:
+
+        def told():
+            return fields_of(text_of(connection, "latencystats")).get("latency_percentiles_usec_get")
+
+        for _ in range(10):
+            connection("GET", "k")
+        assert told() is None
+        assert connection("LATENCY", "HISTOGRAM", "get") == []
+        assert fields_of(text_of(connection, "commandstats"))["cmdstat_get"].startswith("calls=10,")
+        connection("CONFIG", "SET", "latency-tracking", "yes")
+        connection("GET", "k")
+        assert [pair.split("=")[0] for pair in told().split(",")] == ["p50", "p99", "p99.9"]
+        connection("CONFIG", "SET", "latency-tracking-info-percentiles", "0.0 75.500 100")
+        assert [pair.split("=")[0] for pair in told().split(",")] == ["p0", "p75.5", "p100"]
+        assert connection("LATENCY", "HISTOGRAM", "get")[1][:2] == [b"calls", 1]
+        names = " ".join(["99.999"] * 16)
+        connection("CONFIG", "SET", "latency-tracking-info-percentiles", names)
+        assert told().count("p99.999=") == 16
+        connection("CONFIG", "SET", "latency-tracking-info-percentiles", "")
+        assert told() == ""
+        assert connection.error(
+            "CONFIG", "SET", "latency-tracking-info-percentiles", "101"
+        ).startswith("ERR CONFIG SET failed (possibly related to argument")

@@ -52,6 +52,22 @@ static void test_command_stats_percentiles_are_a_fifth_too_high_at_most(void **s
     }
 }
 
+static void test_command_stats_untimed_calls_are_counted_alone(void **state)
+{
+    struct command_stats *stats = *state;
+    stats->untimed = true;
+    command_stats_ran(stats, COMMAND_GET, 3, 1500, false);
+    command_stats_reset(stats);
+    command_stats_ran(stats, COMMAND_GET, 2, 1500, false);
+    assert_int_equal(stats->commands[COMMAND_GET].calls, 2);
+    assert_int_equal(command_stats_timed(&stats->commands[COMMAND_GET]), 0);
+    assert_true(command_stats_percentile(&stats->commands[COMMAND_GET], 50000) == 0);
+    stats->untimed = false;
+    command_stats_ran(stats, COMMAND_GET, 1, 7000, false);
+    assert_int_equal(command_stats_timed(&stats->commands[COMMAND_GET]), 1);
+    assert_true(command_stats_percentile(&stats->commands[COMMAND_GET], 0) >= 7);
+}
+
 static void test_command_stats_bucket_limits_grow_and_hold(void **state)
 {
     struct command_stats *stats = *state;
@@ -107,6 +123,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_command_stats_percentiles_are_a_fifth_too_high_at_most,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_command_stats_untimed_calls_are_counted_alone, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_command_stats_bucket_limits_grow_and_hold, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_command_stats_errors_by_first_word, set_up, tear_down),
