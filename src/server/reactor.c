@@ -150,14 +150,13 @@ void reactor_reset_metrics(struct reactor *reactor)
     command_stats_reset(reactor->command_stats);
 }
 
-/* uploads_waiting: those that were woken in this tick to try again. */
-static void tick_conns(struct reactor *reactor, uint64_t uploads_waiting)
+static void tick_conns(struct reactor *reactor)
 {
     struct output_limits *limits = &reactor->output_limits;
     struct reactor_metrics *metrics = &reactor->metrics;
     uint64_t input_bytes_max = 0;
     uint64_t output_bytes_max = 0;
-    uint64_t waiting_count = uploads_waiting;
+    uint64_t waiting_count = 0;
     check(output_limits_parse(limits, slice_of_text(reactor->settings.output_limits)));
     list_foreach_safe (cursor, after, &reactor->conns) {
         struct conn *conn = list_entry(cursor, struct conn, link);
@@ -227,15 +226,12 @@ static void tick_shard(struct reactor *reactor)
 static void on_tick(void *argument)
 {
     struct reactor *reactor = argument;
-    uint64_t uploads_waiting;
     reactor->now = clock_moment();
     if (reactor->now.mono_us - reactor->tick_us > HELD_UP_US_MIN) {
         reactor->held_up_us = reactor->now.mono_us;
     }
     reactor->tick_us = reactor->now.mono_us;
     tick_shard(reactor);
-    uploads_waiting = metric_get(&reactor->metrics.uploads_waiting);
-    upload_wake_waiters(reactor); /* other reactors' uploads may have ended */
     metric_set(&reactor->metrics.chunks_taken, reactor->chunks.taken_count);
     metric_set(&reactor->metrics.long_request_bytes,
                reactor->chunks.large_bytes + reactor->kept_bytes);
@@ -245,12 +241,15 @@ static void on_tick(void *argument)
     balance_tick(reactor);
     resize_tick(reactor);
     if (reactor->ticks % CONN_TICKS == 0) {
-        tick_conns(reactor, uploads_waiting);
+        tick_conns(reactor);
         if (reactor->spare_descriptor < 0) {
             reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
         }
         published_tick(reactor);
     }
+    /* Other reactors' uploads may have ended. Not before connections are looked at: as long as one waits
+     * is seen which of them hold it up. */
+    upload_wake_waiters(reactor);
     shed_if_short(reactor);
     if (!list_empty(&reactor->stalled) && !reactor->reclaiming) {
         batch_resume_stalled(reactor);

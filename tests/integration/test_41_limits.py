@@ -136,6 +136,23 @@ def test_upload_that_goes_on_slowly_is_not_given_up(start):
         assert connection("GET", "slow") == payload
 
 
+@pytest.mark.reactors
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_upload_that_stands_still_gives_way_to_others(start, reactors):
+    """Who declares half of the memory and does not send holds others up no longer than a moment."""
+    server = start(reactors=reactors)
+    half = server.info()["payload_pages_free"] * (2 * MIB) // 2
+    with server.connect() as slow, server.connect() as other:
+        slow.send(b"*3\r\n$3\r\nSET\r\n$4\r\nslow\r\n$%d\r\n" % (half - 2 * MIB))
+        slow.send(b"x" * 100000)
+        payload = os.urandom(8 * MIB)
+        assert other("SET", "quick", payload) == "OK"
+        assert slow.closed() == b""
+        assert other("GET", "quick") == payload
+        assert other("EXISTS", "slow") == 0
+    assert server.info()["timeout_closed"] == 1
+
+
 def test_idle_connections_are_closed(start):
     server = start(timeout=1)
     with server.connect() as connection:
