@@ -2,19 +2,11 @@
 
 #include "base/check.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 
-bool heap_init(struct heap *heap, uint32_t capacity)
+void heap_init(struct heap *heap, struct heap_member **members, uint32_t capacity)
 {
-    *heap = (struct heap){.capacity = capacity};
-    heap->members = calloc(capacity > 0 ? capacity : 1, sizeof(struct heap_member *));
-    return heap->members != NULL;
-}
-
-void heap_fini(struct heap *heap)
-{
-    free(heap->members);
-    *heap = (struct heap){0};
+    *heap = (struct heap){.members = members, .capacity = capacity};
 }
 
 static void set_place(struct heap *heap, uint32_t place, struct heap_member *member)

@@ -1,6 +1,6 @@
 #pragma once
 /* heap – binary min-heap of deadlines with members that know their place, so that one can be
- * removed or moved in O(log n). Owns the array of pointers (fixed capacity), borrows the members.
+ * removed or moved in O(log n). Borrows the array of pointers (fixed capacity) and the members.
  * One thread. */
 
 #include "base/compiler.h"
@@ -16,13 +16,13 @@ struct heap_member {
 };
 
 struct heap {
-    struct heap_member **members; /* owned */
+    struct heap_member **members; /* borrowed from whoever called init */
     uint32_t count;
     uint32_t capacity;
 };
 
-ATTR_MUST_USE bool heap_init(struct heap *heap, uint32_t capacity);
-void heap_fini(struct heap *heap);
+/* members: room for as many as capacity, which lives as long as the heap. */
+void heap_init(struct heap *heap, struct heap_member **members, uint32_t capacity);
 /* False: full. */
 ATTR_MUST_USE bool heap_push(struct heap *heap, struct heap_member *member);
 void heap_remove(struct heap *heap, struct heap_member *member);

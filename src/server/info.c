@@ -132,20 +132,22 @@ static uint64_t buffer_bytes(const struct totals *totals)
 /* Of connections: themselves, and what they sent or have to get. */
 static uint64_t client_bytes(const struct totals *totals)
 {
-    return COUNTED(totals, connections_now) * sizeof(struct conn) + buffer_bytes(totals);
+    return COUNTED(totals, connections_now) * sizeof(struct conn) + buffer_bytes(totals) +
+           COUNTED(totals, tls_bytes);
 }
 
-static uint64_t used_bytes(const struct totals *totals)
+/* All that the process holds but code and stacks: regions, their tables, and the heap. */
+static uint64_t used_bytes(const struct server *server, const struct totals *totals)
 {
-    return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes + client_bytes(totals) +
-           COUNTED(totals, tls_bytes) + COUNTED(totals, staging_bytes) +
-           COUNTED(totals, events_bytes);
+    return totals->facts.payload_taken_bytes + totals->facts.metadata_bytes +
+           COUNTED(totals, staging_bytes) + info_table_bytes(server) +
+           info_heap_bytes(client_bytes(totals) + COUNTED(totals, events_bytes));
 }
 
 static struct info_memory memory_of(const struct conn *conn, const struct totals *totals)
 {
     uint64_t sampled = metric_get(&conn->reactor->server->reactors[0]->metrics.used_peak_bytes);
-    struct info_memory memory = {.used_bytes = used_bytes(totals),
+    struct info_memory memory = {.used_bytes = used_bytes(conn->reactor->server, totals),
                                  .resident_bytes = info_resident_bytes(),
                                  .live_bytes = totals->facts.payload_bytes,
                                  .taken_bytes = totals->facts.payload_taken_bytes,
@@ -292,12 +294,10 @@ static void section_memory_own(struct info_writer *writer)
     const struct totals *totals = writer->totals;
     const struct server *server = writer->conn->reactor->server;
     uint32_t present = pages_present_count(server->payload);
-    info_number(writer, "payload_region_bytes",
-                (uint64_t)present * pages_page_bytes(server->payload));
+    info_number(writer, "payload_region_bytes", (uint64_t)present * SERVER_PAYLOAD_PAGE_BYTES);
     info_number(writer, "payload_reserved_bytes", region_size_bytes(server->payload_region));
     info_number(writer, "payload_unreleased_bytes",
-                (uint64_t)pages_unreleased_count(server->payload) *
-                    pages_page_bytes(server->payload));
+                (uint64_t)pages_unreleased_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
     info_number(writer, "payload_live_bytes", totals->facts.payload_bytes);
     info_number(writer, "payload_taken_bytes", totals->facts.payload_taken_bytes);
     info_number(writer, "payload_pages", totals->facts.payload_pages);
@@ -313,6 +313,7 @@ static void section_memory_own(struct info_writer *writer)
     info_number(writer, "tls_bytes", COUNTED(totals, tls_bytes));
     info_number(writer, "staging_bytes", COUNTED(totals, staging_bytes));
     info_number(writer, "events_bytes", COUNTED(totals, events_bytes));
+    info_number(writer, "heap_bytes", info_heap_bytes(0));
 }
 
 static void section_persistence(struct info_writer *writer)

@@ -1,7 +1,10 @@
 #include "server/info_writer.h"
 
+#include "server/reactor.h"
+
 #include "base/number.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,4 +66,20 @@ uint64_t info_resident_bytes(void)
         (void)fclose(file);
     }
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t info_heap_bytes(uint64_t known_bytes)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 heap = mallinfo2();
+    uint64_t heap_bytes = heap.uordblks + heap.hblkhd;
+    return heap_bytes > known_bytes ? heap_bytes : known_bytes;
+#else
+    return known_bytes;
+#endif
+}
+
+uint64_t info_table_bytes(const struct server *server)
+{
+    return pages_bookkeeping_bytes(server->payload) + pages_bookkeeping_bytes(server->metadata);
 }

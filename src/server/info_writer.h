@@ -10,6 +10,7 @@
 
 struct conn;
 struct command_stats;
+struct server;
 struct totals;
 
 struct info_writer {
@@ -30,3 +31,8 @@ void info_zeros(struct info_writer *writer, const char *names);
 
 /* Memory of the process, as the system counts it. */
 uint64_t info_resident_bytes(void);
+/* What anybody in the process has from the heap; known_bytes if that is more: neither every C library nor
+ * sanitizers tell. Walks the free pieces: not for every turn. */
+uint64_t info_heap_bytes(uint64_t known_bytes);
+/* Of the tables of both pools. */
+uint64_t info_table_bytes(const struct server *server);

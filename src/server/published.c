@@ -1,6 +1,10 @@
 #include "server/published.h"
 
+#include "server/info_writer.h"
 #include "server/reactor.h"
+
+/* Ticks of this unit, each a tenth of a second, to one look at the heap. */
+#define PUBLISHED_PER_PEAK 10U
 
 static uint64_t rate_of(uint64_t before, uint64_t now, int64_t elapsed_us)
 {
@@ -26,26 +30,31 @@ static void publish_rates(struct reactor *reactor)
     reactor->rate_next = (reactor->rate_next + 1) % REACTOR_RATE_SAMPLES;
 }
 
-static void publish_used(struct reactor *reactor)
+/* Once a second: to ask for the heap walks its free pieces. */
+static void publish_peak(struct reactor *reactor)
 {
     struct reactor_metrics *metrics = &reactor->metrics;
-    struct shard_stats stats;
-    uint64_t used = 0;
-    reactor_shard_enter(reactor);
-    shard_stats(reactor->shard, &stats);
-    reactor_shard_leave(reactor);
-    metric_set(&metrics->used_bytes,
-               stats.payload_taken_bytes + stats.metadata_bytes +
-                   reactor->chunks.taken_count * sizeof(struct chunk) +
-                   metric_get(&metrics->long_request_bytes) + metric_get(&metrics->tls_bytes) +
-                   reactor->shm_staging_bytes + metric_get(&metrics->events_bytes));
-    if (reactor->index > 0) {
+    uint64_t used = info_table_bytes(reactor->server);
+    if (reactor->published_count++ % PUBLISHED_PER_PEAK != 0) {
         return;
     }
+    metric_set(&metrics->heap_bytes, info_heap_bytes(0));
+    used += metric_get(&metrics->heap_bytes);
     for (uint32_t i = 0; i < reactor->server->reactor_count; i++) {
         used += metric_get(&reactor->server->reactors[i]->metrics.used_bytes);
     }
     metric_max(&metrics->used_peak_bytes, used);
+}
+
+static void publish_used(struct reactor *reactor)
+{
+    struct shard_stats stats;
+    reactor_shard_enter(reactor);
+    shard_stats(reactor->shard, &stats);
+    reactor_shard_leave(reactor);
+    metric_set(&reactor->metrics.used_bytes,
+               stats.payload_taken_bytes + stats.metadata_bytes + reactor->shm_staging_bytes);
+    metric_set(&reactor->metrics.grants_bytes, stats.grants_bytes);
 }
 
 void published_tick(struct reactor *reactor)
@@ -53,6 +62,9 @@ void published_tick(struct reactor *reactor)
     struct reactor_metrics *metrics = &reactor->metrics;
     publish_rates(reactor);
     publish_used(reactor);
+    if (reactor->index == 0) {
+        publish_peak(reactor);
+    }
     metric_set(&metrics->staging_bytes, reactor->shm_staging_bytes);
     if (reactor->hub.fabric != NULL) {
         hub_take_stats(reactor);

@@ -95,7 +95,9 @@ struct reactor_metrics {
     struct metric paused_clients;
     struct metric chunks_taken, retries_for_pages;
     struct metric commands_rate, bytes_in_rate, bytes_out_rate; /* a second, of late */
-    struct metric used_bytes;         /* as INFO's used_memory, but for this reactor */
+    struct metric used_bytes;         /* in regions: payload, metadata, staging */
+    struct metric grants_bytes;       /* of metadata: tables of leases and reservations */
+    struct metric heap_bytes;         /* of the process, as the first reactor last saw it */
     struct metric used_peak_bytes;    /* of all reactors, as the first one sees it */
     struct metric long_request_bytes; /* in memory of their own: what came, what is kept */
     struct metric input_bytes_max, output_bytes_max; /* of any client, when it was last looked */
@@ -168,6 +170,7 @@ struct reactor {
     struct reactor_metrics metrics;
     struct rate_sample rates[REACTOR_RATE_SAMPLES]; /* the oldest is overwritten next */
     uint32_t rate_next;
+    uint32_t published_count;            /* ticks of published.c */
     uint64_t copied_bytes_at_reset;      /* of copy_payload_bytes() */
     struct command_stats *command_stats; /* owned */
     struct slowlog slowlog;

@@ -37,12 +37,19 @@ static uint64_t resize_all_pages(const struct server *server, uint64_t maxmemory
     return left / RESIZE_TABLE_DIVISOR * (RESIZE_TABLE_DIVISOR - 1) / SERVER_PAYLOAD_PAGE_BYTES;
 }
 
-/* Pages of payload that give way to connections and long requests beyond the share of buffers. Where
- * the kernel takes no page back it would be in vain. */
+static uint64_t resize_beyond(uint64_t bytes, uint64_t share_bytes)
+{
+    return bytes > share_bytes ? bytes - share_bytes : 0;
+}
+
+/* Pages of payload that give way to what grows beyond the shares: connections and long requests as they are
+ * counted, or the whole heap as it was last looked at, and grants. Where the kernel takes no page back
+ * it would be in vain. */
 static uint64_t resize_borrowed_count(const struct server *server)
 {
     uint64_t share = server->buffer_chunks_max * server->reactor_count * sizeof(struct chunk);
     uint64_t bytes = 0;
+    uint64_t grants_bytes = 0;
     if (server->payload == NULL || !pages_can_release(server->payload)) {
         return 0;
     }
@@ -52,8 +59,14 @@ static uint64_t resize_borrowed_count(const struct server *server)
                  metric_get(&metrics->long_request_bytes) + metric_get(&metrics->tls_bytes) +
                  metric_get(&metrics->events_bytes) +
                  metric_get(&metrics->connections_now) * sizeof(struct conn);
+        grants_bytes += metric_get(&metrics->grants_bytes);
     }
-    return bytes > share ? (bytes - share) / SERVER_PAYLOAD_PAGE_BYTES + 1 : 0;
+    uint64_t known_bytes = resize_beyond(bytes, share);
+    uint64_t heap_bytes = resize_beyond(metric_get(&server->reactors[0]->metrics.heap_bytes),
+                                        server->heap_share_bytes);
+    bytes = (heap_bytes > known_bytes ? heap_bytes : known_bytes) +
+            resize_beyond(grants_bytes, server->grants_share_bytes);
+    return bytes > 0 ? bytes / SERVER_PAYLOAD_PAGE_BYTES + 1 : 0;
 }
 
 /* Never less than the least: what is borrowed then is more than there is. */

@@ -11,12 +11,11 @@
 #include "server/batch.h"
 #include "server/cores.h"
 #include "server/reactor.h"
-#include "server/remote.h"
 #include "server/resize.h"
+#include "server/shares.h"
 #include "server/stop_signal.h"
 #include "server/tls_reload.h"
 #include "server/users_file.h"
-#include "store/grant.h"
 #include "store/reuse.h"
 #include "store/value.h"
 
@@ -30,17 +29,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Automatic shares of maxmemory. A small store gives its buffers more, up to the whole of BUFFER_BYTES_FAIR. */
-#define SHARE_DIVISOR     16
-#define BUFFER_DIVISOR    8
-#define BUFFER_BYTES_FAIR (16ULL << 20)
-#define STAGING_DIVISOR   8
-/* Buckets of the index, 4 to 8 bytes a value, for as many values as the metadata has room for. */
-#define INDEX_DIVISOR     16
-#define STAGING_BYTES_MAX (2ULL << 30)
-/* A reactor with less would serve hardly anybody at a time: about 1.7 MiB of batches and chunks. */
-#define BATCHES_MIN         8
-#define REACTOR_BUFFERS_MIN (2ULL << 20)
 /* Descriptors the process needs besides one per client. */
 #define DESCRIPTORS_OWN 128
 /* Closing waits for nothing but other reactors' turns. */
@@ -73,12 +61,6 @@ static void show_progress(void *argument, size_t done_bytes, size_t total_bytes)
     log_info("payload memory %s of %s touched", done, total);
 }
 
-struct shares {
-    uint64_t metadata_bytes;
-    uint64_t buffer_bytes;
-    uint64_t staging_bytes;
-};
-
 static bool no_room(const struct server *server, const struct shares *shares, char *error,
                     size_t error_capacity)
 {
@@ -89,63 +71,9 @@ static bool no_room(const struct server *server, const struct shares *shares, ch
         "leases (%llu for each of %u reactors, by grants-max): raise maxmemory",
         (unsigned long long)server->settings.maxmemory, (unsigned long long)shares->metadata_bytes,
         (unsigned long long)shares->buffer_bytes, (unsigned long long)shares->staging_bytes,
-        (unsigned long long)(server->settings.grants_max * GRANT_BYTES), server->reactor_count);
+        (unsigned long long)(server->grants_share_bytes / server->reactor_count),
+        server->reactor_count);
     return false;
-}
-
-static bool offers_shm(const struct settings *settings)
-{
-    return settings->shm && settings->unixsocket[0] != '\0';
-}
-
-static uint64_t share_of_staging(const struct settings *settings)
-{
-    uint64_t share = settings->maxmemory / STAGING_DIVISOR;
-    if (!offers_shm(settings)) {
-        return 0;
-    }
-    if (settings->shm_staging_total != 0) {
-        return settings->shm_staging_total;
-    }
-    return share < STAGING_BYTES_MAX ? share : STAGING_BYTES_MAX;
-}
-
-static uint64_t share_of_buffers(const struct settings *settings, uint32_t reactor_count)
-{
-    uint64_t least = reactor_count * REACTOR_BUFFERS_MIN;
-    uint64_t share = settings->maxmemory / SHARE_DIVISOR;
-    uint64_t fair = settings->maxmemory / BUFFER_DIVISOR;
-    fair = fair < BUFFER_BYTES_FAIR ? fair : BUFFER_BYTES_FAIR;
-    share = share > fair ? share : fair;
-    share = settings->buffer_memory != 0 ? settings->buffer_memory : share;
-    return share > least ? share : least;
-}
-
-static struct shares divide_memory(const struct settings *settings, uint32_t reactor_count)
-{
-    uint64_t share = settings->maxmemory / SHARE_DIVISOR;
-    uint64_t metadata = settings->metadata_memory != 0 ? settings->metadata_memory : share;
-    metadata = metadata < VALUE_MEMORY_BYTES_MAX ? metadata : VALUE_MEMORY_BYTES_MAX;
-    metadata = round_down(metadata, SERVER_PAYLOAD_PAGE_BYTES);
-    return (struct shares){
-        .metadata_bytes = metadata > 0 ? metadata : SERVER_PAYLOAD_PAGE_BYTES,
-        .buffer_bytes = share_of_buffers(settings, reactor_count),
-        .staging_bytes = share_of_staging(settings),
-    };
-}
-
-/* What connections may hold: a quarter for requests being served, if that is enough, the rest for bytes in
- * and out. */
-static void divide_buffers(struct server *server, uint64_t buffer_bytes)
-{
-    uint64_t each = buffer_bytes / server->reactor_count;
-    uint64_t batch_bytes = BATCH_BYTES(server->reactor_count);
-    uint64_t batches = each / 4 / batch_bytes;
-    server->batches_max = batches < BATCHES_MIN ? BATCHES_MIN : batches;
-    batch_bytes *= server->batches_max;
-    batch_bytes = batch_bytes > each / 4 ? batch_bytes : each / 4;
-    check(batch_bytes < each);
-    server->buffer_chunks_max = (each - batch_bytes) / sizeof(struct chunk);
 }
 
 /* What small values may make of their share: half of all memory, unless a size was chosen. */
@@ -193,7 +121,7 @@ static uint64_t reserve_of_payload(const struct server *server, uint64_t size_by
     if (server->fabric != NULL) {
         return size_bytes;
     }
-    if (wanted == 0 && !offers_shm(settings)) {
+    if (wanted == 0 && !shares_offer_shm(settings)) {
         wanted = machine;
     }
     wanted = round_down(wanted, SERVER_PAYLOAD_PAGE_BYTES);
@@ -209,7 +137,7 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
                                    .size_bytes = size_bytes,
                                    .numa = &server->numa,
                                    .reserve_bytes = reserve_of_payload(server, size_bytes),
-                                   .shared = offers_shm(&server->settings),
+                                   .shared = shares_offer_shm(&server->settings),
                                    .registered = server->fabric != NULL,
                                    .huge_try = server->settings.huge_pages,
                                    .populate = server->settings.populate,
@@ -230,29 +158,16 @@ static bool make_payload(struct server *server, uint64_t size_bytes, char *error
     return server->payload != NULL;
 }
 
-static uint64_t share_of_queue_pairs(const struct server *server)
-{
-    return server->fabric == NULL ? 0
-                                  : (uint64_t)server->reactor_count *
-                                        server->settings.rdma_clients_max * sizeof(struct remote);
-}
-
 /* Payload gets what is left of maxmemory, the tables of both pools counted. */
 static bool make_memory(struct server *server, char *error, size_t error_capacity)
 {
-    struct shares shares = divide_memory(&server->settings, server->reactor_count);
+    struct shares shares;
     uint64_t page_count;
+    shares_divide(server, &shares);
     if (!make_metadata(server, &shares, error, error_capacity)) {
         return false;
     }
-    divide_buffers(server, shares.buffer_bytes);
-    server->staging_bytes_max = shares.staging_bytes / server->reactor_count;
-    server->fixed_bytes = shares.metadata_bytes + shares.metadata_bytes / INDEX_DIVISOR +
-                          pages_bookkeeping_bytes(server->metadata) + shares.buffer_bytes +
-                          shares.staging_bytes +
-                          reuse_bytes(server->reactor_count, server->settings.maxmemory) +
-                          server->reactor_count * server->settings.grants_max * GRANT_BYTES +
-                          share_of_queue_pairs(server);
+    server->fixed_bytes += pages_bookkeeping_bytes(server->metadata);
     page_count = resize_page_count(server, server->settings.maxmemory);
     if (page_count == 0) {
         return no_room(server, &shares, error, error_capacity);

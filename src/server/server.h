@@ -57,10 +57,12 @@ struct server {
     char config_file[256];
     int64_t start_wall_ms;
     int64_t start_mono_us;
-    int64_t events_zero_us;     /* Unix time at mono_us 0: what events are numbered by */
-    struct numa numa;           /* memory nodes */
-    uint64_t fixed_bytes;       /* of maxmemory at the start: all but payload and its tables */
-    uint32_t metadata_pages;    /* at the start */
+    int64_t events_zero_us;    /* Unix time at mono_us 0: what events are numbered by */
+    struct numa numa;          /* memory nodes */
+    uint64_t fixed_bytes;      /* of maxmemory at the start: all but payload and its tables */
+    uint32_t metadata_pages;   /* at the start */
+    uint64_t heap_share_bytes; /* of those: what was counted for the heap */
+    uint64_t grants_share_bytes;
     uint64_t buffer_chunks_max; /* per reactor */
     uint64_t batches_max;       /* per reactor */
     uint64_t staging_bytes_max; /* per reactor */

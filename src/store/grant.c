@@ -2,13 +2,14 @@
 
 #include "base/check.h"
 #include "base/fault.h"
-
-#include <stdlib.h>
+#include "mem/table.h"
 
 #define GRANT_NO_SLOT         UINT32_MAX
 #define GRANT_GENERATION_MASK ((1U << GRANT_GENERATION_BITS) - 1)
 #define GRANT_OWNERS_PER_HEAD 4U
 #define GRANT_HEADS_MIN       64U
+/* So many slots are used in turn at least, so that a number comes again late. */
+#define GRANT_SLOTS_IN_TURN 1024U
 
 static uint64_t grant_mix(uint64_t number)
 {
@@ -27,6 +28,46 @@ static void grant_push_free(struct grant_table *table, uint32_t slot)
     table->free_last = slot;
 }
 
+/* A slot for the first time, or NULL. */
+static struct grant *grant_take_fresh(struct grant_table *table)
+{
+    if (table->used_count == table->slot_count) {
+        return NULL;
+    }
+    uint32_t slot = table->used_count++;
+    struct grant *grant = &table->slots[slot];
+    grant->generation = (uint32_t)grant_mix(table->seed + slot) & GRANT_GENERATION_MASK;
+    grant->timer.place = HEAP_NONE;
+    list_init(&grant->same_owner);
+    return grant;
+}
+
+static struct grant *grant_take_free(struct grant_table *table)
+{
+    if (table->free_first == GRANT_NO_SLOT) {
+        return NULL;
+    }
+    struct grant *grant = &table->slots[table->free_first];
+    table->free_first = grant->next_free;
+    return grant;
+}
+
+static struct grant *grant_take_slot(struct grant_table *table)
+{
+    bool enough = table->used_count >= GRANT_SLOTS_IN_TURN;
+    struct grant *grant = enough ? grant_take_free(table) : grant_take_fresh(table);
+    if (grant == NULL) {
+        grant = enough ? grant_take_fresh(table) : grant_take_free(table);
+    }
+    return grant;
+}
+
+/* Where an owner's grants are chained; heads are zero until they are used. */
+static struct list *grant_head(const struct grant_table *table, uint64_t owner)
+{
+    return &table->owners[grant_mix(owner) & table->owner_mask];
+}
+
 bool grant_init(struct grant_table *table, uint32_t slot_count, uint32_t shard, uint64_t seed)
 {
     check(slot_count > 0 && slot_count <= 1U << GRANT_SLOT_BITS);
@@ -37,48 +78,54 @@ bool grant_init(struct grant_table *table, uint32_t slot_count, uint32_t shard, 
     }
     *table = (struct grant_table){
         .owner_mask = head_count - 1,
+        .seed = seed,
         .slot_count = slot_count,
         .shard = shard,
         .free_first = GRANT_NO_SLOT,
     };
-    if (fault_hit("store.grant") || !heap_init(&table->timers, slot_count)) {
-        return false;
-    }
-    table->slots = fault_hit("store.grant") ? NULL : calloc(slot_count, sizeof(*table->slots));
-    table->owners = fault_hit("store.grant") ? NULL : calloc(head_count, sizeof(*table->owners));
-    if (table->slots == NULL || table->owners == NULL) {
+    table->slots =
+        fault_hit("store.grant") ? NULL : table_create(slot_count * sizeof(*table->slots));
+    table->owners =
+        fault_hit("store.grant") ? NULL : table_create(head_count * sizeof(*table->owners));
+    table->members =
+        fault_hit("store.grant") ? NULL : table_create(slot_count * sizeof(struct heap_member *));
+    if (table->slots == NULL || table->owners == NULL || table->members == NULL) {
         grant_fini(table);
         return false;
     }
-    for (uint64_t i = 0; i < head_count; i++) {
-        list_init(&table->owners[i]);
-    }
-    for (uint32_t i = 0; i < slot_count; i++) {
-        table->slots[i].generation = (uint32_t)grant_mix(seed + i) & GRANT_GENERATION_MASK;
-        table->slots[i].timer.place = HEAP_NONE;
-        list_init(&table->slots[i].same_owner);
-        grant_push_free(table, i);
-    }
+    heap_init(&table->timers, table->members, slot_count);
     return true;
 }
 
 void grant_fini(struct grant_table *table)
 {
-    free(table->slots);
-    free(table->owners);
+    void *slots = table->slots;
+    void *owners = table->owners;
+    void *members = table->members;
+    table_destroy(&slots, table->slot_count * sizeof(*table->slots));
+    table_destroy(&owners, (table->owner_mask + 1) * sizeof(*table->owners));
+    table_destroy(&members, table->slot_count * sizeof(struct heap_member *));
     table->slots = NULL;
     table->owners = NULL;
-    heap_fini(&table->timers);
+    table->members = NULL;
+}
+
+uint64_t grant_bytes(const struct grant_table *table)
+{
+    return table->used_count * GRANT_BYTES;
 }
 
 struct grant *grant_open(struct grant_table *table, enum grant_kind kind, struct value *value,
                          uint64_t owner, int64_t deadline_us)
 {
-    if (table->free_first == GRANT_NO_SLOT) {
+    struct grant *grant = grant_take_slot(table);
+    struct list *head = grant_head(table, owner);
+    if (grant == NULL) {
         return NULL;
     }
-    struct grant *grant = &table->slots[table->free_first];
-    table->free_first = grant->next_free;
+    if (head->next == NULL) {
+        list_init(head);
+    }
     grant->generation = (grant->generation + 1) & GRANT_GENERATION_MASK;
     if (grant->generation == 0) {
         grant->generation = 1; /* so that no id is 0 */
@@ -92,7 +139,7 @@ struct grant *grant_open(struct grant_table *table, enum grant_kind kind, struct
     grant->expired = false;
     grant->timer.deadline_us = deadline_us;
     check(heap_push(&table->timers, &grant->timer));
-    list_push_back(&table->owners[grant_mix(owner) & table->owner_mask], &grant->same_owner);
+    list_push_back(head, &grant->same_owner);
     table->counts[kind]++;
     return grant;
 }
@@ -104,7 +151,7 @@ struct grant *grant_find(struct grant_table *table, uint64_t id, enum grant_kind
     uint64_t slot = id & ((1U << GRANT_SLOT_BITS) - 1);
     uint64_t shard = (id >> GRANT_SLOT_BITS) & ((1U << GRANT_SHARD_BITS) - 1);
     uint64_t generation = id >> (GRANT_SLOT_BITS + GRANT_SHARD_BITS);
-    if (slot >= table->slot_count || shard != table->shard) {
+    if (slot >= table->used_count || shard != table->shard) {
         return NULL;
     }
     struct grant *grant = &table->slots[slot];
@@ -159,7 +206,10 @@ struct grant *grant_find_expired(const struct grant_table *table, int64_t now_us
 
 struct grant *grant_find_owned(const struct grant_table *table, uint64_t owner)
 {
-    const struct list *head = &table->owners[grant_mix(owner) & table->owner_mask];
+    const struct list *head = grant_head(table, owner);
+    if (head->next == NULL) {
+        return NULL;
+    }
     list_foreach (member, head) {
         struct grant *grant = list_entry(member, struct grant, same_owner);
         if (grant->owner == owner) {

@@ -1,7 +1,7 @@
 #pragma once
 /* grant – what somebody holds for a time under a number: leases, reservations and hard pins. A fixed
- * table of slots; one shard's thread. Owns the slots, borrows the values: what the end of a grant
- * means for its value is the shard's business.
+ * table of slots, which takes memory as they are used; one shard's thread. Owns the slots, borrows the
+ * values: what the end of a grant means for its value is the shard's business.
  *
  * An id is generation | shard | slot. A slot's generation grows with each use and slots are used in
  * turn, so that a number once ended is not accepted again, and the owner must match besides. */
@@ -46,11 +46,14 @@ struct grant {
 };
 
 struct grant_table {
-    struct grant *slots; /* owned */
-    struct list *owners; /* owned; heads, owner_mask + 1 of them */
+    struct grant *slots;          /* owned */
+    struct list *owners;          /* owned; heads, owner_mask + 1 of them */
+    struct heap_member **members; /* owned; of timers */
     struct heap timers;
     uint64_t owner_mask;
+    uint64_t seed;
     uint32_t slot_count;
+    uint32_t used_count; /* those behind were never used, and have no memory yet */
     uint32_t shard;
     uint32_t free_first, free_last; /* used in turn */
     uint32_t counts[GRANT_KIND_COUNT];
@@ -59,10 +62,12 @@ struct grant_table {
 /* Memory of a table for each of its slots: with its place in the heap and among the owners. */
 #define GRANT_BYTES (sizeof(struct grant) + sizeof(void *) + sizeof(struct list) / 2)
 
-/* seed makes the ids of one life of the server differ from those of the next. False: no memory. */
+/* seed makes the ids of one life of the server differ from those of the next. False: no address space. */
 ATTR_MUST_USE bool grant_init(struct grant_table *table, uint32_t slot_count, uint32_t shard,
                               uint64_t seed);
 void grant_fini(struct grant_table *table);
+/* Memory that the slots take now, with what goes with them. */
+uint64_t grant_bytes(const struct grant_table *table);
 
 /* NULL: every slot is in use. */
 struct grant *grant_open(struct grant_table *table, enum grant_kind kind, struct value *value,

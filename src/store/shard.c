@@ -409,7 +409,8 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .payload_taken_bytes = payload.taken_bytes + (uint64_t)shard->whole_pages *
                                                          pages_page_bytes(shard->config.payload),
         .metadata_bytes = meta_taken_bytes(&shard->meta) + index_bytes(&shard->index) +
-                          shard->notices.capacity_bytes,
+                          grant_bytes(&shard->grants) + shard->notices.capacity_bytes,
+        .grants_bytes = grant_bytes(&shard->grants),
         .hits = shard->hits,
         .misses = shard->misses,
         .evicted = shard->evicted,

@@ -218,7 +218,8 @@ struct shard_stats {
     uint64_t key_count, value_count, orphan_count, reserved_count;
     uint64_t payload_bytes;       /* raw bytes of all values that hold memory */
     uint64_t payload_taken_bytes; /* with rounding */
-    uint64_t metadata_bytes;      /* taken for values, keys and the index */
+    uint64_t metadata_bytes;      /* taken for values, keys, the index, grants and notices */
+    uint64_t grants_bytes;
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
     uint64_t evicted_bytes;
     uint64_t moved_bytes, drained_pages; /* by emptying sparse pages */

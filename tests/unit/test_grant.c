@@ -73,6 +73,24 @@ static void test_grant_that_expired_is_told_from_one_that_never_was(void **state
     grant_fini(&table);
 }
 
+static void test_grant_takes_memory_as_it_is_used(void **state)
+{
+    (void)state;
+    struct grant_table table;
+    assert_true(grant_init(&table, 1U << 20, SHARD, 5));
+    assert_int_equal(grant_bytes(&table), 0);
+    struct grant *kept = grant_open(&table, GRANT_LEASE, NULL, OWNER, 100);
+    for (unsigned i = 0; i < 20000; i++) {
+        struct grant *grant = grant_open(&table, GRANT_LEASE, NULL, i, 100);
+        assert_int_not_equal(grant_slot(&table, grant), grant_slot(&table, kept));
+        grant_close(&table, &grant, false);
+    }
+    assert_true(grant_bytes(&table) > 0 && grant_bytes(&table) < 2048 * GRANT_BYTES);
+    assert_ptr_equal(grant_find_owned(&table, OWNER), kept);
+    grant_close(&table, &kept, false);
+    grant_fini(&table);
+}
+
 static void test_grant_table_is_bounded_and_counts(void **state)
 {
     (void)state;
@@ -116,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_grant_is_found_by_id_kind_and_owner_only),
         cmocka_unit_test(test_grant_id_is_not_accepted_after_its_slot_was_used_again),
         cmocka_unit_test(test_grant_that_expired_is_told_from_one_that_never_was),
+        cmocka_unit_test(test_grant_takes_memory_as_it_is_used),
         cmocka_unit_test(test_grant_table_is_bounded_and_counts),
         cmocka_unit_test(test_grant_table_reports_no_memory),
     };
