@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "server/cmd_loan.h"
-#include "server/cmd_rdma.h"
 #include "server/cmd_string.h"
 #include "server/lend.h"
 #include "server/reply.h"
@@ -81,6 +80,24 @@ static bool parse_cost(struct request *request, struct slice text, struct op_put
     return true;
 }
 
+static bool parse_checksum(struct request *request, struct slice text, struct op_put *put)
+{
+    if (!slice_to_hex64(text, &put->checksum)) {
+        request_refuse(request, "ERR CHECKSUM takes the XXH3-64 of the payload in hexadecimal");
+        return false;
+    }
+    return true;
+}
+
+static bool parse_class(struct request *request, struct slice text, struct op_put *put)
+{
+    if (!parse_word(text, CLASS_WORDS, ARRAY_COUNT(CLASS_WORDS), &put->value_class)) {
+        request_refuse(request, "ERR CLASS is FULL, WINDOW, STATE or ENCODER");
+        return false;
+    }
+    return true;
+}
+
 /* One option at *index, which moves to its last word. */
 static bool parse_put_option(struct conn *conn, struct request *request, uint32_t *index,
                              uint32_t *flags, struct op_put *put)
@@ -107,13 +124,12 @@ static bool parse_put_option(struct conn *conn, struct request *request, uint32_
         put->parent_hash = op_hash(conn->database, value);
         return true;
     }
-    if (slice_equal_nocase(word, "checksum") && more && slice_to_hex64(value, &put->checksum)) {
+    if (slice_equal_nocase(word, "checksum") && more) {
         *flags |= OP_SET_CHECKSUM;
-        return true;
+        return parse_checksum(request, value, put);
     }
-    if (slice_equal_nocase(word, "class") && more &&
-        parse_word(value, CLASS_WORDS, ARRAY_COUNT(CLASS_WORDS), &put->value_class)) {
-        return true;
+    if (slice_equal_nocase(word, "class") && more) {
+        return parse_class(request, value, put);
     }
     if (slice_equal_nocase(word, "codec") && more) {
         if (slice_equal_nocase(value, "none")) {
@@ -529,18 +545,6 @@ void cmd_kv_plan_stat(struct conn *conn, struct request *request)
     op->stat_p = &conn->batch->stats[conn->batch->stat_count++];
 }
 
-static void reply_pair_integer(struct conn *conn, const char *name, int64_t number)
-{
-    reply_text(conn, name);
-    reply_integer(conn, number);
-}
-
-static void reply_pair_text(struct conn *conn, const char *name, const char *text)
-{
-    reply_text(conn, name);
-    reply_text(conn, text);
-}
-
 static void reply_pair_hash(struct conn *conn, const char *name, bool valid, uint64_t hash)
 {
     reply_text(conn, name);
@@ -581,58 +585,4 @@ void cmd_kv_reply_stat(struct conn *conn, struct request *request)
     } else {
         reply_null(conn);
     }
-}
-
-/* ---- KV.HELLO ---- */
-
-static void reply_shm_transport(struct conn *conn)
-{
-    reply_map(conn, 2);
-    reply_pair_text(conn, "name", "shm");
-    reply_pair_text(conn, "socket", conn->reactor->settings.unixsocket);
-}
-
-void cmd_kv_reply_hello(struct conn *conn, struct request *request)
-{
-    const struct server *server = conn->reactor->server;
-    const struct settings *settings = &conn->reactor->settings;
-    bool sockets = settings->unixsocket[0] != '\0';
-    bool shm = sockets && settings->shm;
-    uint32_t rdma_count = cmd_rdma_device_count(conn);
-    (void)request;
-    reply_map(conn, 14);
-    reply_pair_text(conn, "server", "kvasir");
-    reply_pair_text(conn, "version", SERVER_VERSION);
-    reply_pair_text(conn, "node", server->run_id);
-    reply_pair_integer(conn, "epoch", 0);
-    reply_pair_integer(conn, "reactors", server->reactor_count);
-    reply_pair_integer(conn, "reactor", conn->reactor->index);
-    reply_text(conn, "reactor_ports");
-    reply_array(conn, server->reactors[0]->own_port != 0 ? server->reactor_count : 0);
-    for (uint32_t i = 0; i < server->reactor_count && server->reactors[0]->own_port != 0; i++) {
-        reply_integer(conn, server->reactors[i]->own_port);
-    }
-    reply_text(conn, "reactor_sockets");
-    reply_array(conn, sockets ? server->reactor_count : 0);
-    for (uint32_t i = 0; i < server->reactor_count && sockets; i++) {
-        reply_text(conn, server->reactors[i]->own_socket);
-    }
-    reply_pair_integer(conn, "key_bytes_max", VALUE_KEY_BYTES_MAX);
-    reply_pair_integer(conn, "value_bytes_max", (int64_t)settings->proto_max_bulk_len);
-    reply_pair_integer(conn, "page_bytes", SERVER_PAYLOAD_PAGE_BYTES);
-    reply_pair_integer(conn, "lease_ms_max", (int64_t)settings->lease_max_ms);
-    reply_text(conn, "features");
-    reply_array(conn, 4);
-    reply_text(conn, "match");
-    reply_text(conn, "lease");
-    reply_text(conn, "pin");
-    reply_text(conn, "events");
-    reply_text(conn, "transports");
-    reply_array(conn, 1U + (shm ? 1U : 0U) + rdma_count);
-    reply_map(conn, 1);
-    reply_pair_text(conn, "name", "tcp");
-    if (shm) {
-        reply_shm_transport(conn);
-    }
-    cmd_rdma_describe(conn, rdma_count);
 }

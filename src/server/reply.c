@@ -272,6 +272,24 @@ static void reply_value_copied(struct conn *conn, struct layout_cursor *cursor, 
     output_commit(&conn->output, written + 2);
 }
 
+void reply_pair_integer(struct conn *conn, const char *name, int64_t number)
+{
+    reply_text(conn, name);
+    reply_integer(conn, number);
+}
+
+void reply_pair_text(struct conn *conn, const char *name, const char *text)
+{
+    reply_text(conn, name);
+    reply_text(conn, text);
+}
+
+void reply_pair_double(struct conn *conn, const char *name, double number)
+{
+    reply_text(conn, name);
+    reply_double(conn, number);
+}
+
 void reply_value_framed(struct conn *conn, uint32_t shard, struct value *value, struct slice head,
                         struct slice tail)
 {

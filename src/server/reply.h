@@ -11,6 +11,8 @@
     "QUOTA the tenant's burst has no room for this value: what it holds cannot go (pins, " \
     "leases, reservations), or the value alone is longer; see tenants in CONFIG and INFO"
 
+#define ERROR_ANSWER_MEMORY "ERR out of memory for this answer"
+
 /* As in Redis: no more of a name or an argument is sent back. */
 #define REPLY_QUOTED_BYTES_MAX 128
 
@@ -50,6 +52,11 @@ void reply_set(struct conn *conn, uint64_t count);
 void reply_push(struct conn *conn, uint64_t count);
 void reply_bool(struct conn *conn, bool truth);
 void reply_double(struct conn *conn, double number);
+
+/* A name in a map and what it stands for. */
+void reply_pair_integer(struct conn *conn, const char *name, int64_t number);
+void reply_pair_text(struct conn *conn, const char *name, const char *text);
+void reply_pair_double(struct conn *conn, const char *name, double number);
 
 /* A pinned value between head and tail, all one bulk string; takes the pin over. */
 void reply_value_framed(struct conn *conn, uint32_t shard, struct value *value, struct slice head,

@@ -179,6 +179,24 @@ def test_set_options(connection):
     assert connection("KV.GET", "gone") is None
 
 
+def tokens_of(documentation):
+    """The words that stand for themselves in a command's syntax, by COMMAND DOCS."""
+    found = set()
+    for at, word in enumerate(documentation):
+        if isinstance(word, list):
+            found |= tokens_of(word)
+        elif word == b"token":
+            found.add(documentation[at + 1].decode())
+    return found
+
+
+@pytest.mark.parametrize("command", ["KV.SET", "KV.PUT", "KV.RESERVE"])
+def test_documentation_names_every_option_of_a_put(connection, command):
+    options = {"NX", "TTL", "CODEC", "PARENT", "CLASS", "COST", "PIN", "CHECKSUM"}
+    assert options <= tokens_of(connection("COMMAND", "DOCS", command))
+    assert connection("KV.SET", "dear", "v", "COST", 1000) == "OK"
+
+
 @pytest.mark.parametrize(
     "options, error",
     [
@@ -186,10 +204,12 @@ def test_set_options(connection):
         (("TTL", "x"), "TTL takes milliseconds"),
         (("TTL",), "syntax error"),
         (("CODEC", "zip"), "UNSUPPORTED"),
-        (("CLASS", "none"), "syntax error"),
+        (("CLASS", "none"), "CLASS is FULL, WINDOW, STATE or ENCODER"),
+        (("CLASS",), "syntax error"),
+        (("COST", 0), "COST takes a number"),
         (("PIN", "HARD"), "SOFT or HARD"),
         (("PIN", "HARD", 0), "milliseconds"),
-        (("CHECKSUM", "xyz"), "syntax error"),
+        (("CHECKSUM", "xyz"), "in hexadecimal"),
         (("CHECKSUM", "1"), "CORRUPT"),
         (("PARENT",), "syntax error"),
         (("NX", "XX"), "syntax error"),
