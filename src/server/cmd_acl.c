@@ -32,7 +32,7 @@ static void reply_usage(struct conn *conn, const struct request *request)
 static void reply_made(struct conn *conn, struct text *text)
 {
     if (text->failed) {
-        reply_error(conn, "ERR out of memory for this answer");
+        reply_error(conn, ERROR_ANSWER_MEMORY);
     } else {
         reply_bulk(conn, text_slice(text));
     }

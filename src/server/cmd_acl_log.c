@@ -1,8 +1,8 @@
 #include "server/cmd_acl.h"
 
 #include "acl/acl_log.h"
-#include "server/gather.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #include <stdlib.h>
 
@@ -50,12 +50,7 @@ void cmd_acl_plan_log(struct conn *conn, struct request *request)
         return;
     }
     request->flags = reset;
-    request->gather = gather_create(conn->reactor, reset ? reset_run : log_run, NULL);
-    if (request->gather == NULL) {
-        request_refuse(request, "ERR out of memory for this answer");
-        return;
-    }
-    (void)gather_start(conn->reactor, request->gather, conn->batch);
+    request_gather_run(conn, request, reset ? reset_run : log_run);
 }
 
 static struct slice take(const uint8_t **at, size_t length)
@@ -110,8 +105,7 @@ static void reply_event(struct conn *conn, const struct acl_event *event)
 {
     int64_t now_ms = conn->reactor->now.wall_ms;
     reply_map(conn, 7);
-    reply_text(conn, "count");
-    reply_integer(conn, (int64_t)event->count);
+    reply_pair_integer(conn, "count", (int64_t)event->count);
     reply_text(conn, "reason");
     reply_text(conn, acl_verdict_name(event->reason));
     reply_text(conn, "context");
@@ -138,7 +132,7 @@ static void reply_events(struct conn *conn, const struct gather *gather, int64_t
     events = malloc((count > 0 ? count : 1) * sizeof(*events));
     if (events == NULL || gather->failed) {
         free(events);
-        reply_error(conn, "ERR out of memory for this answer");
+        reply_error(conn, ERROR_ANSWER_MEMORY);
         return;
     }
     count = 0;

@@ -2,8 +2,8 @@
 
 #include "acl/acl_user.h"
 #include "server/cmd_transaction.h"
-#include "server/gather.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -235,17 +235,14 @@ static void list_run(struct reactor *reactor, struct gather *gather, uint32_t in
     }
 }
 
-static void begin(struct conn *conn, struct request *request, gather_run_fn *run,
-                  const struct client_filter *filter)
+static void ask(struct conn *conn, struct request *request, gather_run_fn *run,
+                const struct client_filter *filter)
 {
-    struct gather *gather = gather_create(conn->reactor, run, NULL);
-    if (gather == NULL) {
-        request_refuse(request, "ERR out of memory for this answer");
-        return;
+    struct gather *gather = request_gather_begin(conn, request, run);
+    if (gather != NULL) {
+        memcpy(gather->argument, filter, sizeof(*filter));
+        request_gather_start(conn, request);
     }
-    memcpy(gather->argument, filter, sizeof(*filter));
-    request->gather = gather;
-    (void)gather_start(conn->reactor, gather, conn->batch);
 }
 
 /* False: there is no such type. */
@@ -325,7 +322,7 @@ void cmd_client_plan_list(struct conn *conn, struct request *request)
         return;
     }
     conn->last_command = request->command;
-    begin(conn, request, list_run, &filter);
+    ask(conn, request, list_run, &filter);
 }
 
 void cmd_client_reply_list(struct conn *conn, struct request *request)
@@ -339,7 +336,7 @@ void cmd_client_reply_list(struct conn *conn, struct request *request)
         bytes += gather->answers[i].text_bytes;
     }
     if (gather->failed || !reply_fits(conn, bytes)) {
-        reply_error(conn, "ERR out of memory for this answer");
+        reply_error(conn, ERROR_ANSWER_MEMORY);
     } else {
         reply_verbatim_begin(conn, bytes);
         for (uint32_t i = 0; i < gather->reactor_count; i++) {
@@ -465,7 +462,7 @@ void cmd_client_plan_kill(struct conn *conn, struct request *request)
             }
         }
     }
-    begin(conn, request, kill_run, &filter);
+    ask(conn, request, kill_run, &filter);
 }
 
 void cmd_client_reply_kill(struct conn *conn, struct request *request)

@@ -72,20 +72,16 @@ static void reply_key_spec(struct conn *conn, uint32_t flags, int32_t first, int
     reply_text(conn, "index");
     reply_text(conn, "spec");
     reply_map(conn, 1);
-    reply_text(conn, "index");
-    reply_integer(conn, first);
+    reply_pair_integer(conn, "index", first);
     reply_text(conn, "find_keys");
     reply_map(conn, 2);
     reply_text(conn, "type");
     reply_text(conn, "range");
     reply_text(conn, "spec");
     reply_map(conn, 3);
-    reply_text(conn, "lastkey");
-    reply_integer(conn, last);
-    reply_text(conn, "keystep");
-    reply_integer(conn, step);
-    reply_text(conn, "limit");
-    reply_integer(conn, 0);
+    reply_pair_integer(conn, "lastkey", last);
+    reply_pair_integer(conn, "keystep", step);
+    reply_pair_integer(conn, "limit", 0);
 }
 
 static void reply_key_specs(struct conn *conn, const struct command *command)
@@ -260,8 +256,7 @@ static void reply_argument(struct conn *conn, const struct command_argument *arg
     reply_text(conn, "type");
     reply_text(conn, command_argument_type_name(argument));
     if (argument->key_spec >= 0) {
-        reply_text(conn, "key_spec_index");
-        reply_integer(conn, argument->key_spec);
+        reply_pair_integer(conn, "key_spec_index", argument->key_spec);
     }
     if (argument->token != NULL) {
         reply_text(conn, "token");

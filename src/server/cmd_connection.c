@@ -148,10 +148,8 @@ static void reply_greeting(struct conn *conn, struct request *request)
     reply_text(conn, "redis");
     reply_text(conn, "version");
     reply_text(conn, SERVER_REDIS_VERSION);
-    reply_text(conn, "proto");
-    reply_integer(conn, conn->resp);
-    reply_text(conn, "id");
-    reply_integer(conn, (int64_t)conn->id);
+    reply_pair_integer(conn, "proto", conn->resp);
+    reply_pair_integer(conn, "id", (int64_t)conn->id);
     reply_text(conn, "mode");
     reply_text(conn, "standalone");
     reply_text(conn, "role");

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "net/listener.h"
 #include "server/cmd_key.h"
-#include "server/gather.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,14 +62,11 @@ static void plan_active_expire(struct conn *conn, struct request *request)
         request_refuse(request, ERROR_NOT_INTEGER);
         return;
     }
-    request->gather = gather_create(conn->reactor, active_expire_run, NULL);
-    if (request->gather == NULL) {
-        request_refuse(request, "ERR out of memory for this answer");
-        return;
+    if (request_gather_begin(conn, request, active_expire_run) != NULL) {
+        request->gather->number = number;
+        request->gather->on_shards = true;
+        request_gather_start(conn, request);
     }
-    request->gather->number = number;
-    request->gather->on_shards = true;
-    (void)gather_start(conn->reactor, request->gather, conn->batch);
 }
 
 static void reply_active_expire(struct conn *conn, struct request *request)
@@ -166,8 +163,7 @@ static void reply_kind_attrib(struct conn *conn)
         reply_part(conn, slice_of_text("|1\r\n"));
         reply_text(conn, "key-popularity");
         reply_array(conn, 2);
-        reply_text(conn, "key:123");
-        reply_integer(conn, 90);
+        reply_pair_integer(conn, "key:123", 90);
     }
     reply_text(conn, "Some real reply following the attribute");
 }
@@ -179,8 +175,7 @@ static void reply_kind_push(struct conn *conn)
         return;
     }
     reply_push(conn, 2);
-    reply_text(conn, "server-cpu-usage");
-    reply_integer(conn, 42);
+    reply_pair_integer(conn, "server-cpu-usage", 42);
     reply_text(conn, "Some real reply following the push reply");
 }
 

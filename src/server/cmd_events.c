@@ -4,10 +4,9 @@
 #include "server/events.h"
 #include "server/gather.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #define COUNT_DEFAULT 1000
-
-static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
 
 /* A number that all shards have passed is where "from now on" begins; 0: all that is still there. */
 enum events_start {
@@ -37,10 +36,10 @@ static void ask(struct conn *conn, struct request *request, uint64_t since)
 {
     request->gather = events_ask(conn->reactor, since, (uint32_t)request->number, NULL);
     if (request->gather == NULL) {
-        request_refuse(request, ERROR_NO_MEMORY);
+        request_refuse(request, ERROR_ANSWER_MEMORY);
         return;
     }
-    (void)gather_start(conn->reactor, request->gather, conn->batch);
+    request_gather_start(conn, request);
 }
 
 /* What was found, with the start that the request asks for; false: the error is replied. */
@@ -92,7 +91,7 @@ void cmd_events_reply_since(struct conn *conn, struct request *request)
 {
     struct events_found found;
     if (!reply_fits(conn, events_reply_bytes(request->gather))) {
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
     } else if (find(conn, request, (uint32_t)request->number, &found)) {
         reply_array(conn, 2);
         reply_integer(conn, (int64_t)found.next);
@@ -143,7 +142,7 @@ void cmd_events_reply_subscribe(struct conn *conn, struct request *request)
                          EVENTS_LISTENERS_MAX);
             break;
         default:
-            reply_error(conn, ERROR_NO_MEMORY);
+            reply_error(conn, ERROR_ANSWER_MEMORY);
             break;
         }
     }

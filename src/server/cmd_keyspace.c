@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "server/gather.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #include <string.h>
 
@@ -20,36 +21,15 @@
 /* So many bytes of keys are written before it is looked whether the client reads. */
 #define KEYS_REPLY_BYTES (64U << 10)
 
-static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer; use SCAN";
-
-/* Begins a gather for the request; refuses it when there is no memory. */
+/* A gather over the keys of the database; NULL: the request is refused. */
 static struct gather *begin(struct conn *conn, struct request *request, gather_run_fn *run)
 {
-    struct gather *gather = gather_create(conn->reactor, run, NULL);
-    if (gather == NULL) {
-        request_refuse(request, ERROR_NO_MEMORY);
-        return NULL;
+    struct gather *gather = request_gather_begin(conn, request, run);
+    if (gather != NULL) {
+        gather->number = conn->database;
+        gather->on_shards = true;
     }
-    gather->number = conn->database;
-    gather->on_shards = true;
-    request->gather = gather;
     return gather;
-}
-
-static void start(struct conn *conn, struct request *request)
-{
-    (void)gather_start(conn->reactor, request->gather, conn->batch);
-}
-
-/* Sum of what the reactors counted; ends the gather. */
-static int64_t sum(struct request *request)
-{
-    int64_t total = 0;
-    for (uint32_t i = 0; i < request->gather->reactor_count; i++) {
-        total += request->gather->answers[i].number;
-    }
-    gather_destroy(&request->gather);
-    return total;
 }
 
 /* ---- DBSIZE, FLUSH ---- */
@@ -64,13 +44,14 @@ static void dbsize_run(struct reactor *reactor, struct gather *gather, uint32_t 
 void cmd_keyspace_plan_dbsize(struct conn *conn, struct request *request)
 {
     if (begin(conn, request, dbsize_run) != NULL) {
-        start(conn, request);
+        request_gather_start(conn, request);
     }
 }
 
 void cmd_keyspace_reply_dbsize(struct conn *conn, struct request *request)
 {
-    reply_integer(conn, sum(request));
+    reply_integer(conn, gather_sum(request->gather));
+    gather_destroy(&request->gather);
 }
 
 static void flush_run(struct reactor *reactor, struct gather *gather, uint32_t index)
@@ -92,7 +73,7 @@ static void plan_flush(struct conn *conn, struct request *request, bool all)
         if (all) {
             request->gather->number = SHARD_DATABASE_ALL;
         }
-        start(conn, request);
+        request_gather_start(conn, request);
     }
 }
 
@@ -337,7 +318,7 @@ void cmd_keyspace_plan_scan(struct conn *conn, struct request *request)
     uint64_t cursor;
     bool none = false;
     if (request->count == SCAN_GO_ON) {
-        start(conn, request);
+        request_gather_start(conn, request);
         return;
     }
     if (!slice_to_u64(request->args[1], &cursor)) {
@@ -351,7 +332,7 @@ void cmd_keyspace_plan_scan(struct conn *conn, struct request *request)
     request->gather->cursor = cursor;
     request->gather->flags = count;
     request->flags = none;
-    start(conn, request);
+    request_gather_start(conn, request);
 }
 
 void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
@@ -363,7 +344,7 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
     request->more = false;
     if (gather->failed) {
         gather_destroy(&request->gather);
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
         return;
     }
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
@@ -405,7 +386,7 @@ void cmd_keyspace_plan_randomkey(struct conn *conn, struct request *request)
 {
     if (begin(conn, request, randomkey_run) != NULL) {
         request->gather->flags = random_u64(&conn->reactor->random);
-        start(conn, request);
+        request_gather_start(conn, request);
     }
 }
 

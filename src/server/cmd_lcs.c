@@ -221,8 +221,7 @@ static void reply_result(struct conn *conn, struct request *request)
     reply_text(conn, "matches");
     reply_array(conn, count);
     (void)walk_back(conn, request, &table, true);
-    reply_text(conn, "len");
-    reply_integer(conn, length);
+    reply_pair_integer(conn, "len", length);
 }
 
 static void copy_out(struct conn *conn, const struct value *value, uint8_t *to)

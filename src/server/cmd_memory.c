@@ -14,18 +14,6 @@
 #define REDIS_PAIRS 27U
 #define OWN_PAIRS   5U
 
-static void pair(struct conn *conn, const char *name, uint64_t number)
-{
-    reply_text(conn, name);
-    reply_integer(conn, (int64_t)number);
-}
-
-static void pair_double(struct conn *conn, const char *name, double number)
-{
-    reply_text(conn, name);
-    reply_double(conn, number);
-}
-
 static double ratio(uint64_t part, uint64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : 0.0;
@@ -36,7 +24,7 @@ static void stats_zeros(struct conn *conn)
     static const char *const names[] = {"startup.allocated", "replication.backlog",
                                         "clients.slaves"};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        pair(conn, names[i], 0);
+        reply_pair_integer(conn, names[i], 0);
     }
 }
 
@@ -51,20 +39,22 @@ static void stats_databases(struct conn *conn, const struct info_memory *memory)
         (void)snprintf(name, sizeof(name), "db.%u", i);
         reply_text(conn, name);
         reply_map(conn, 3);
-        pair(conn, "overhead.hashtable.main", memory->keys[i] * value_bytes(0));
-        pair(conn, "overhead.hashtable.expires", 0);
-        pair(conn, "overhead.hashtable.slot-to-keys", 0);
+        reply_pair_integer(conn, "overhead.hashtable.main", memory->keys[i] * value_bytes(0));
+        reply_pair_integer(conn, "overhead.hashtable.expires", 0);
+        reply_pair_integer(conn, "overhead.hashtable.slot-to-keys", 0);
     }
 }
 
 static void stats_dataset(struct conn *conn, const struct info_memory *memory, uint64_t key_count)
 {
-    pair(conn, "overhead.total", memory->used_bytes - memory->live_bytes);
-    pair(conn, "keys.count", key_count);
-    pair(conn, "keys.bytes-per-key", key_count > 0 ? memory->used_bytes / key_count : 0);
-    pair(conn, "dataset.bytes", memory->live_bytes);
-    pair_double(conn, "dataset.percentage", 100 * ratio(memory->live_bytes, memory->used_bytes));
-    pair_double(conn, "peak.percentage", 100 * ratio(memory->used_bytes, memory->peak_bytes));
+    reply_pair_integer(conn, "overhead.total", memory->used_bytes - memory->live_bytes);
+    reply_pair_integer(conn, "keys.count", key_count);
+    reply_pair_integer(conn, "keys.bytes-per-key",
+                       key_count > 0 ? memory->used_bytes / key_count : 0);
+    reply_pair_integer(conn, "dataset.bytes", memory->live_bytes);
+    reply_pair_double(conn, "dataset.percentage",
+                      100 * ratio(memory->live_bytes, memory->used_bytes));
+    reply_pair_double(conn, "peak.percentage", 100 * ratio(memory->used_bytes, memory->peak_bytes));
 }
 
 /* As INFO names them: see section_memory_ratios there. */
@@ -72,29 +62,31 @@ static void stats_allocator(struct conn *conn, const struct info_memory *memory)
 {
     uint64_t allocated = memory->live_bytes + memory->metadata_bytes;
     int64_t over = (int64_t)memory->resident_bytes - (int64_t)memory->used_bytes;
-    pair(conn, "allocator.allocated", allocated);
-    pair(conn, "allocator.active", memory->used_bytes);
-    pair(conn, "allocator.resident", memory->resident_bytes);
-    pair_double(conn, "allocator-fragmentation.ratio", ratio(memory->used_bytes, allocated));
-    pair(conn, "allocator-fragmentation.bytes", memory->used_bytes - allocated);
-    pair_double(conn, "allocator-rss.ratio", ratio(memory->resident_bytes, memory->used_bytes));
-    pair(conn, "allocator-rss.bytes", (uint64_t)over);
-    pair_double(conn, "rss-overhead.ratio", 1.0);
-    pair(conn, "rss-overhead.bytes", 0);
-    pair_double(conn, "fragmentation", ratio(memory->resident_bytes, memory->used_bytes));
-    pair(conn, "fragmentation.bytes", (uint64_t)over);
+    reply_pair_integer(conn, "allocator.allocated", allocated);
+    reply_pair_integer(conn, "allocator.active", memory->used_bytes);
+    reply_pair_integer(conn, "allocator.resident", memory->resident_bytes);
+    reply_pair_double(conn, "allocator-fragmentation.ratio", ratio(memory->used_bytes, allocated));
+    reply_pair_integer(conn, "allocator-fragmentation.bytes", memory->used_bytes - allocated);
+    reply_pair_double(conn, "allocator-rss.ratio",
+                      ratio(memory->resident_bytes, memory->used_bytes));
+    reply_pair_integer(conn, "allocator-rss.bytes", over);
+    reply_pair_double(conn, "rss-overhead.ratio", 1.0);
+    reply_pair_integer(conn, "rss-overhead.bytes", 0);
+    reply_pair_double(conn, "fragmentation", ratio(memory->resident_bytes, memory->used_bytes));
+    reply_pair_integer(conn, "fragmentation.bytes", over);
 }
 
 static void stats_own(struct conn *conn, const struct info_memory *memory)
 {
     const struct server *server = conn->reactor->server;
-    pair(conn, "payload.region",
-         (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
-    pair(conn, "payload.taken", memory->taken_bytes);
-    pair(conn, "payload.pages", pages_present_count(server->payload));
-    pair(conn, "payload.pages.free", pages_free_count(server->payload));
-    pair(conn, "metadata.region",
-         (uint64_t)pages_present_count(server->metadata) * SERVER_METADATA_PAGE_BYTES);
+    reply_pair_integer(conn, "payload.region",
+                       (uint64_t)pages_present_count(server->payload) * SERVER_PAYLOAD_PAGE_BYTES);
+    reply_pair_integer(conn, "payload.taken", memory->taken_bytes);
+    reply_pair_integer(conn, "payload.pages", pages_present_count(server->payload));
+    reply_pair_integer(conn, "payload.pages.free", pages_free_count(server->payload));
+    reply_pair_integer(conn, "metadata.region",
+                       (uint64_t)pages_present_count(server->metadata) *
+                           SERVER_METADATA_PAGE_BYTES);
 }
 
 void cmd_memory_reply_stats(struct conn *conn, struct request *request)
@@ -109,14 +101,14 @@ void cmd_memory_reply_stats(struct conn *conn, struct request *request)
         database_count += memory.keys[i] > 0;
     }
     reply_map(conn, REDIS_PAIRS + database_count + OWN_PAIRS);
-    pair(conn, "peak.allocated", memory.peak_bytes);
-    pair(conn, "total.allocated", memory.used_bytes);
+    reply_pair_integer(conn, "peak.allocated", memory.peak_bytes);
+    reply_pair_integer(conn, "total.allocated", memory.used_bytes);
     stats_zeros(conn);
-    pair(conn, "clients.normal", memory.buffer_bytes);
-    pair(conn, "cluster.links", 0);
-    pair(conn, "aof.buffer", 0);
-    pair(conn, "lua.caches", 0);
-    pair(conn, "functions.caches", 0);
+    reply_pair_integer(conn, "clients.normal", memory.buffer_bytes);
+    reply_pair_integer(conn, "cluster.links", 0);
+    reply_pair_integer(conn, "aof.buffer", 0);
+    reply_pair_integer(conn, "lua.caches", 0);
+    reply_pair_integer(conn, "functions.caches", 0);
     stats_databases(conn, &memory);
     stats_dataset(conn, &memory, key_count);
     stats_allocator(conn, &memory);

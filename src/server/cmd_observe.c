@@ -2,29 +2,13 @@
 
 #include "server/gather.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SLOWLOG_GET_DEFAULT 10
-
-static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
-
-static struct gather *begin(struct conn *conn, struct request *request, gather_run_fn *run)
-{
-    struct gather *gather = gather_create(conn->reactor, run, NULL);
-    if (gather == NULL) {
-        request_refuse(request, ERROR_NO_MEMORY);
-    }
-    return gather;
-}
-
-static void start(struct conn *conn, struct request *request, struct gather *gather)
-{
-    request->gather = gather;
-    (void)gather_start(conn->reactor, gather, conn->batch);
-}
 
 /* ---- SLOWLOG --------------------------------------------------------------------------------- */
 
@@ -55,10 +39,10 @@ void cmd_observe_plan_slowlog_get(struct conn *conn, struct request *request)
         request_refuse(request, "ERR count should be greater than or equal to -1");
         return;
     }
-    gather = begin(conn, request, slowlog_get_run);
+    gather = request_gather_begin(conn, request, slowlog_get_run);
     if (gather != NULL) {
         gather->number = count < 0 || count > UINT32_MAX ? UINT32_MAX : count;
-        start(conn, request, gather);
+        request_gather_start(conn, request);
     }
 }
 
@@ -133,19 +117,13 @@ static void slowlog_len_run(struct reactor *reactor, struct gather *gather, uint
 
 void cmd_observe_plan_slowlog_len(struct conn *conn, struct request *request)
 {
-    struct gather *gather = begin(conn, request, slowlog_len_run);
-    if (gather != NULL) {
-        start(conn, request, gather);
-    }
+    request_gather_run(conn, request, slowlog_len_run);
 }
 
 void cmd_observe_reply_slowlog_len(struct conn *conn, struct request *request)
 {
     int64_t limit = (int64_t)conn->reactor->settings.slowlog_max_len;
-    int64_t count = 0;
-    for (uint32_t i = 0; i < request->gather->reactor_count; i++) {
-        count += request->gather->answers[i].number;
-    }
+    int64_t count = gather_sum(request->gather);
     reply_integer(conn, count < limit ? count : limit);
     gather_destroy(&request->gather);
 }
@@ -159,10 +137,7 @@ static void slowlog_reset_run(struct reactor *reactor, struct gather *gather, ui
 
 void cmd_observe_plan_slowlog_reset(struct conn *conn, struct request *request)
 {
-    struct gather *gather = begin(conn, request, slowlog_reset_run);
-    if (gather != NULL) {
-        start(conn, request, gather);
-    }
+    request_gather_run(conn, request, slowlog_reset_run);
 }
 
 void cmd_observe_reply_slowlog_reset(struct conn *conn, struct request *request)
@@ -200,10 +175,7 @@ static void latency_run(struct reactor *reactor, struct gather *gather, uint32_t
 
 void cmd_observe_plan_latency(struct conn *conn, struct request *request)
 {
-    struct gather *gather = begin(conn, request, latency_run);
-    if (gather != NULL) {
-        start(conn, request, gather);
-    }
+    request_gather_run(conn, request, latency_run);
 }
 
 static bool find_event(struct slice name, enum latency_event *event_p)
@@ -340,10 +312,10 @@ static void latency_reset_run(struct reactor *reactor, struct gather *gather, ui
 /* The request and its arguments stay where they are until all have answered. */
 void cmd_observe_plan_latency_reset(struct conn *conn, struct request *request)
 {
-    struct gather *gather = begin(conn, request, latency_reset_run);
+    struct gather *gather = request_gather_begin(conn, request, latency_reset_run);
     if (gather != NULL) {
         gather->pointer = request;
-        start(conn, request, gather);
+        request_gather_start(conn, request);
     }
 }
 
@@ -423,10 +395,7 @@ static void histogram_run(struct reactor *reactor, struct gather *gather, uint32
 
 void cmd_observe_plan_histogram(struct conn *conn, struct request *request)
 {
-    struct gather *gather = begin(conn, request, histogram_run);
-    if (gather != NULL) {
-        start(conn, request, gather);
-    }
+    request_gather_run(conn, request, histogram_run);
 }
 
 /* Whether LATENCY HISTOGRAM names the command, or the container it belongs to, or nothing. */
@@ -473,8 +442,7 @@ static void reply_histogram(struct conn *conn, const struct command *command,
     uint64_t pairs = 0;
     reply_text(conn, command->name);
     reply_map(conn, 2);
-    reply_text(conn, "calls");
-    reply_integer(conn, (int64_t)command_stats_timed(stat));
+    reply_pair_integer(conn, "calls", (int64_t)command_stats_timed(stat));
     reply_text(conn, "histogram_usec");
     reply_buckets(conn, stat, true, &pairs);
     reply_map(conn, pairs);
@@ -493,7 +461,7 @@ void cmd_observe_reply_histogram(struct conn *conn, struct request *request)
     }
     gather_destroy(&request->gather);
     if (sum == NULL) {
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
         return;
     }
     for (int id = 0; id < COMMAND_COUNT; id++) {

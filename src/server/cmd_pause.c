@@ -1,8 +1,8 @@
 #include "server/cmd_pause.h"
 
-#include "server/gather.h"
 #include "server/pause.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 /* As long as nobody can tell it from for ever, and far from the end of what is counted. */
 #define PAUSE_MS_MAX (INT64_C(1) << 50)
@@ -20,16 +20,6 @@ static void unpause_run(struct reactor *reactor, struct gather *gather, uint32_t
     pause_end(reactor);
 }
 
-static void start(struct conn *conn, struct request *request, struct gather *gather)
-{
-    if (gather == NULL) {
-        request_refuse(request, "ERR out of memory for this answer");
-        return;
-    }
-    request->gather = gather;
-    (void)gather_start(conn->reactor, gather, conn->batch);
-}
-
 void cmd_pause_plan_pause(struct conn *conn, struct request *request)
 {
     struct gather *gather;
@@ -44,18 +34,18 @@ void cmd_pause_plan_pause(struct conn *conn, struct request *request)
     } else if (timeout_ms < 0) {
         request_refuse(request, "ERR timeout is negative");
     } else {
-        gather = gather_create(conn->reactor, pause_run, NULL);
+        gather = request_gather_begin(conn, request, pause_run);
         if (gather != NULL) {
             gather->number = conn->reactor->now.mono_us + timeout_ms * 1000;
             gather->flags = all;
+            request_gather_start(conn, request);
         }
-        start(conn, request, gather);
     }
 }
 
 void cmd_pause_plan_unpause(struct conn *conn, struct request *request)
 {
-    start(conn, request, gather_create(conn->reactor, unpause_run, NULL));
+    request_gather_run(conn, request, unpause_run);
 }
 
 void cmd_pause_reply_done(struct conn *conn, struct request *request)

@@ -5,11 +5,10 @@
 #include "server/gather.h"
 #include "server/pubsub.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
 
 static enum pubsub_kind kind_of(const struct request *request)
 {
@@ -137,16 +136,12 @@ void cmd_pubsub_end(struct conn *conn)
 
 /* ---- PUBLISH ---- */
 
-static struct gather *begin(struct conn *conn, struct request *request, gather_run_fn *run)
+static void ask(struct conn *conn, struct request *request, gather_run_fn *run)
 {
-    struct gather *gather = gather_create(conn->reactor, run, NULL);
-    if (gather == NULL) {
-        request_refuse(request, ERROR_NO_MEMORY);
-        return NULL;
+    if (request_gather_begin(conn, request, run) != NULL) {
+        request->gather->pointer = request; /* it stays where it is until all have answered */
+        request_gather_start(conn, request);
     }
-    gather->pointer = request; /* it stays where it is until all have answered */
-    request->gather = gather;
-    return gather;
 }
 
 static void publish_run(struct reactor *reactor, struct gather *gather, uint32_t index)
@@ -159,19 +154,13 @@ static void publish_run(struct reactor *reactor, struct gather *gather, uint32_t
 
 void cmd_pubsub_plan_publish(struct conn *conn, struct request *request)
 {
-    if (begin(conn, request, publish_run) != NULL) {
-        (void)gather_start(conn->reactor, request->gather, conn->batch);
-    }
+    ask(conn, request, publish_run);
 }
 
 void cmd_pubsub_reply_publish(struct conn *conn, struct request *request)
 {
-    int64_t count = 0;
-    for (uint32_t i = 0; i < request->gather->reactor_count; i++) {
-        count += request->gather->answers[i].number;
-    }
+    reply_integer(conn, gather_sum(request->gather));
     gather_destroy(&request->gather);
-    reply_integer(conn, count);
 }
 
 /* ---- PUBSUB ---- */
@@ -205,9 +194,7 @@ static void names_run(struct reactor *reactor, struct gather *gather, uint32_t i
 
 void cmd_pubsub_plan_channels(struct conn *conn, struct request *request)
 {
-    if (begin(conn, request, names_run) != NULL) {
-        (void)gather_start(conn->reactor, request->gather, conn->batch);
-    }
+    ask(conn, request, names_run);
 }
 
 static int compare(const void *a, const void *b)
@@ -261,7 +248,7 @@ void cmd_pubsub_reply_channels(struct conn *conn, struct request *request)
     uint64_t count = 0;
     struct slice *names = all_names(request->gather, &count);
     if (names == NULL) {
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
     } else {
         reply_array(conn, count);
         for (uint64_t i = 0; i < count; i++) {
@@ -277,7 +264,7 @@ void cmd_pubsub_reply_numpat(struct conn *conn, struct request *request)
     uint64_t count = 0;
     struct slice *names = all_names(request->gather, &count);
     if (names == NULL) {
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
     } else {
         reply_integer(conn, (int64_t)count);
     }
@@ -299,16 +286,14 @@ static void numsub_run(struct reactor *reactor, struct gather *gather, uint32_t 
 
 void cmd_pubsub_plan_numsub(struct conn *conn, struct request *request)
 {
-    if (begin(conn, request, numsub_run) != NULL) {
-        (void)gather_start(conn->reactor, request->gather, conn->batch);
-    }
+    ask(conn, request, numsub_run);
 }
 
 void cmd_pubsub_reply_numsub(struct conn *conn, struct request *request)
 {
     const struct gather *gather = request->gather;
     if (gather->failed) {
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
         gather_destroy(&request->gather);
         return;
     }

@@ -90,8 +90,7 @@ static void describe_device(struct conn *conn, uint32_t index)
     reply_text(conn, "name");
     reply_text(conn, "rdma");
     reply_address(conn, &address, LINK_WORD_DEVICE);
-    reply_text(conn, "port");
-    reply_integer(conn, device->port);
+    reply_pair_integer(conn, "port", device->port);
     reply_text(conn, "gids");
     reply_gids(conn, device);
     reply_text(conn, "modes");

@@ -12,6 +12,7 @@
 #include "server/info.h"
 #include "server/key_notice.h"
 #include "server/reply.h"
+#include "server/request_gather.h"
 #include "server/resize.h"
 #include "server/tenants.h"
 #include "server/tls_reload.h"
@@ -26,24 +27,11 @@
 /* Why an option cannot be set; with what stands before it, it fits into a gather's argument. */
 #define REASON_BYTES 352
 
-static const char ERROR_NO_MEMORY[] = "ERR out of memory for this answer";
-
-static void start(struct conn *conn, struct request *request, struct gather *gather)
-{
-    request->gather = gather;
-    (void)gather_start(conn->reactor, gather, conn->batch);
-}
-
 /* ---- INFO, MEMORY ---- */
 
 void cmd_server_plan_facts(struct conn *conn, struct request *request)
 {
-    struct gather *gather = gather_create(conn->reactor, info_run, NULL);
-    if (gather == NULL) {
-        request_refuse(request, ERROR_NO_MEMORY);
-        return;
-    }
-    start(conn, request, gather);
+    request_gather_run(conn, request, info_run);
 }
 
 void cmd_server_reply_info(struct conn *conn, struct request *request)
@@ -52,7 +40,7 @@ void cmd_server_reply_info(struct conn *conn, struct request *request)
     if (info_text(conn, request->gather, request->args + 1, request->arg_count - 1, &text)) {
         reply_verbatim(conn, slice_of(text.text, text.text_bytes));
     } else {
-        reply_error(conn, ERROR_NO_MEMORY);
+        reply_error(conn, ERROR_ANSWER_MEMORY);
     }
     gather_answer_free(&text);
     gather_destroy(&request->gather);
@@ -234,7 +222,7 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
     if (tried == NULL || gather == NULL) {
         free(tried);
         gather_destroy(&gather);
-        request_refuse(request, ERROR_NO_MEMORY);
+        request_refuse(request, ERROR_ANSWER_MEMORY);
         return;
     }
     *tried = conn->reactor->settings;
@@ -242,12 +230,13 @@ void cmd_server_plan_config_set(struct conn *conn, struct request *request)
         if (!require_password(conn, request)) {
             tls_reload_end(conn->reactor, &change.tls);
             gather_destroy(&gather);
-            request_refuse(request, ERROR_NO_MEMORY);
+            request_refuse(request, ERROR_ANSWER_MEMORY);
         } else {
             memcpy(gather->argument, &change, sizeof(change));
             gather->pointer = gather->argument;
             gather->ordered = true;
-            start(conn, request, gather);
+            request->gather = gather;
+            request_gather_start(conn, request);
         }
     } else {
         request->gather = gather; /* never begun: it only holds the sentence */
@@ -297,12 +286,7 @@ static void resetstat_run(struct reactor *reactor, struct gather *gather, uint32
 
 void cmd_server_plan_resetstat(struct conn *conn, struct request *request)
 {
-    struct gather *gather = gather_create(conn->reactor, resetstat_run, NULL);
-    if (gather == NULL) {
-        request_refuse(request, ERROR_NO_MEMORY);
-        return;
-    }
-    start(conn, request, gather);
+    request_gather_run(conn, request, resetstat_run);
 }
 
 void cmd_server_reply_resetstat(struct conn *conn, struct request *request)
@@ -346,8 +330,7 @@ void cmd_server_reply_role(struct conn *conn, struct request *request)
 {
     (void)request;
     reply_array(conn, 3);
-    reply_text(conn, "master");
-    reply_integer(conn, 0);
+    reply_pair_integer(conn, "master", 0);
     reply_array(conn, 0);
 }
 
@@ -361,8 +344,7 @@ void cmd_server_reply_module_list(struct conn *conn, struct request *request)
         reply_map(conn, 4);
         reply_text(conn, "name");
         reply_text(conn, module.name);
-        reply_text(conn, "ver");
-        reply_integer(conn, module.version);
+        reply_pair_integer(conn, "ver", module.version);
         reply_text(conn, "path");
         reply_text(conn, module.path);
         reply_text(conn, "args");

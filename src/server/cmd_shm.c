@@ -111,18 +111,12 @@ void cmd_shm_reply_connect(struct conn *conn, struct request *request)
         return; /* the connection closes for want of buffers */
     }
     reply_map(conn, 6);
-    reply_text(conn, "region_bytes");
-    reply_integer(conn, (int64_t)region_size_bytes(server->payload_region));
-    reply_text(conn, "page_bytes");
-    reply_integer(conn, SERVER_PAYLOAD_PAGE_BYTES);
-    reply_text(conn, "staging_bytes");
-    reply_integer(conn, (int64_t)bytes);
-    reply_text(conn, "ring_offset");
-    reply_integer(conn, (int64_t)bytes);
-    reply_text(conn, "ring_bytes");
-    reply_integer(conn, SHM_RING_BYTES);
-    reply_text(conn, "lease_ms_max");
-    reply_integer(conn, (int64_t)reactor->settings.lease_max_ms);
+    reply_pair_integer(conn, "region_bytes", (int64_t)region_size_bytes(server->payload_region));
+    reply_pair_integer(conn, "page_bytes", SERVER_PAYLOAD_PAGE_BYTES);
+    reply_pair_integer(conn, "staging_bytes", (int64_t)bytes);
+    reply_pair_integer(conn, "ring_offset", (int64_t)bytes);
+    reply_pair_integer(conn, "ring_bytes", SHM_RING_BYTES);
+    reply_pair_integer(conn, "lease_ms_max", (int64_t)reactor->settings.lease_max_ms);
 }
 
 void cmd_shm_reply_connect_help(struct conn *conn, struct request *request)

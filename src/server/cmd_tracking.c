@@ -57,8 +57,7 @@ void cmd_tracking_reply_info(struct conn *conn, struct request *request)
     reply_text(conn, "flags");
     reply_set(conn, 1);
     reply_text(conn, "off");
-    reply_text(conn, "redirect");
-    reply_integer(conn, -1);
+    reply_pair_integer(conn, "redirect", -1);
     reply_text(conn, "prefixes");
     reply_array(conn, 0);
 }

@@ -266,14 +266,12 @@ static void push_found(struct event_listener *listener, const struct gather *gat
     if (found.lost > 0) {
         reply_push(conn, 3);
         reply_text(conn, "kv.events");
-        reply_text(conn, "overrun");
-        reply_integer(conn, (int64_t)found.lost);
+        reply_pair_integer(conn, "overrun", (int64_t)found.lost);
         found.next = found.lost;
     } else if (found.count > 0) {
         reply_push(conn, 4);
         reply_text(conn, "kv.events");
-        reply_text(conn, "events");
-        reply_integer(conn, (int64_t)found.next);
+        reply_pair_integer(conn, "events", (int64_t)found.next);
         events_reply(conn, gather, &found);
     }
     listener->since = found.next;

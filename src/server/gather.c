@@ -52,6 +52,15 @@ void gather_destroy(struct gather **gather_p)
     *gather_p = NULL;
 }
 
+int64_t gather_sum(const struct gather *gather)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < gather->reactor_count; i++) {
+        sum += gather->answers[i].number;
+    }
+    return sum;
+}
+
 bool gather_answer_add(struct gather_answer *answer, const void *bytes, size_t length_bytes)
 {
     if (answer->text_bytes + length_bytes > answer->text_capacity) {

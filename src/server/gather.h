@@ -70,6 +70,9 @@ struct gather *gather_create(struct reactor *reactor, gather_run_fn *run, gather
 bool gather_start(struct reactor *reactor, struct gather *gather, struct batch *batch);
 void gather_destroy(struct gather **gather_p);
 
+/* All answers' numbers together. */
+int64_t gather_sum(const struct gather *gather);
+
 /* Adds bytes to this reactor's answer; false: no memory (gather->failed is set by the origin). */
 bool gather_answer_add(struct gather_answer *answer, const void *bytes, size_t length_bytes);
 void gather_answer_free(struct gather_answer *answer);
