@@ -100,6 +100,19 @@ FITTINGS = (
         STRINGS,
     ),
     (
+        "unit/multi.tcl",
+        "        $r2 config set maxmemory 1\n",
+        "        $r2 config set maxmemory-policy noeviction\n"
+        + "        for {set i 0} {![catch {$r2 set fill:$i [string repeat x 1000000]}]} {incr i} {}\n",
+        "a store of one byte there is not: it is filled until it refuses",
+    ),
+    (
+        "unit/multi.tcl",
+        "        $r2 config set maxmemory 0\n",
+        "        $r2 flushdb\n        $r2 config set maxmemory-policy prefix\n",
+        "likewise",
+    ),
+    (
         "unit/pubsub.tcl",
         "        r config set notify-keyspace-events KEl\n        r del mylist\n"
         + "        set rd1 [redis_deferring_client]\n        assert_equal {1} [psubscribe $rd1 *]\n"

@@ -1,5 +1,6 @@
 /* hiredis_async – the C client of Redis on libevent against a server: many requests under way on
- * several connections, replies in order, a clean disconnection. Argument: port. One thread. */
+ * several connections, replies in order, a clean disconnection; then messages to a connection that
+ * listens. Argument: port. One thread. */
 
 #include <event2/event.h>
 #include <hiredis/adapters/libevent.h>
@@ -13,6 +14,7 @@
 
 #define CONNECTIONS 8
 #define REQUESTS    500
+#define MESSAGES    100
 #define LIMIT_S     60
 
 struct client {
@@ -78,6 +80,69 @@ static void begin(struct client *client, struct event_base *base, int port, int 
     }
 }
 
+/* Who listens, and who speaks once the other is heard to listen. */
+struct talk {
+    redisAsyncContext *listener, *speaker; /* freed by hiredis when they disconnect */
+    int heard;
+    int ended;
+};
+
+static void talk_ended(const redisAsyncContext *context, int status)
+{
+    struct talk *talk = context->data;
+    require(status == REDIS_OK, "a clean end of messages");
+    talk->ended++;
+}
+
+static void message_came(redisAsyncContext *context, void *reply, void *argument)
+{
+    struct talk *talk = argument;
+    const redisReply *got = reply;
+    if (got == NULL || strcmp(got->element[0]->str, "unsubscribe") == 0) {
+        return;
+    }
+    require(got->type == REDIS_REPLY_ARRAY && got->elements == 3, "three words");
+    require(strcmp(got->element[1]->str, "async:news") == 0, "its channel");
+    if (strcmp(got->element[0]->str, "subscribe") == 0) {
+        for (int i = 0; i < MESSAGES; i++) {
+            require(redisAsyncCommand(talk->speaker, NULL, NULL, "PUBLISH async:news %d", i) ==
+                        REDIS_OK,
+                    "PUBLISH");
+        }
+        return;
+    }
+    require(strtol(got->element[2]->str, NULL, 10) == talk->heard, "messages in order");
+    talk->heard++;
+    if (talk->heard == MESSAGES) {
+        redisAsyncDisconnect(talk->speaker);
+        redisAsyncDisconnect(context);
+    }
+}
+
+static redisAsyncContext *talk_connect(struct talk *talk, struct event_base *base, int port)
+{
+    redisAsyncContext *context = redisAsyncConnect("127.0.0.1", port);
+    require(context != NULL && context->err == 0, "connection");
+    context->data = talk;
+    require(redisLibeventAttach(context, base) == REDIS_OK, "attached");
+    redisAsyncSetDisconnectCallback(context, talk_ended);
+    return context;
+}
+
+static void test_messages(struct event_base *base, int port)
+{
+    struct talk talk = {.heard = 0};
+    talk.listener = talk_connect(&talk, base, port);
+    talk.speaker = talk_connect(&talk, base, port);
+    require(redisAsyncCommand(talk.listener, message_came, &talk, "SUBSCRIBE async:news") ==
+                REDIS_OK,
+            "SUBSCRIBE");
+    while (talk.ended < 2) {
+        require(event_base_loop(base, EVLOOP_ONCE) == 0, "event loop");
+    }
+    require(talk.heard == MESSAGES, "every message heard");
+}
+
 int main(int argc, char **argv)
 {
     require(argc == 2, "usage: hiredis_async PORT");
@@ -101,6 +166,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < CONNECTIONS; i++) {
         require(clients[i].answered == REQUESTS, "every request answered");
     }
+    test_messages(base, (int)strtol(argv[1], NULL, 10));
     event_free(timer);
     event_base_free(base);
     (void)printf("hiredis_async: ok\n");
