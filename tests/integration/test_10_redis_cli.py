@@ -1,5 +1,6 @@
 """redis-cli and redis-benchmark, as an operator uses them."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -119,6 +120,37 @@ def test_command_reports(shared):
     assert len([name for name in listed if b"|" not in name]) == count
     assert b"client|list" in listed, "with the subcommands, as in Redis"
     assert b"KV.MATCH" in cli(shared, "COMMAND", "DOCS", "KV.MATCH").upper()
+
+
+# What the stock clients send, together.
+WANTED = """PING ECHO AUTH HELLO SELECT QUIT RESET CLIENT CLIENT|ID CLIENT|GETNAME CLIENT|SETNAME
+CLIENT|SETINFO CLIENT|LIST CLIENT|INFO CLIENT|KILL CLIENT|NO-EVICT CLIENT|NO-TOUCH CLIENT|REPLY
+CLIENT|TRACKING CLIENT|PAUSE CLIENT|UNPAUSE COMMAND COMMAND|COUNT COMMAND|DOCS COMMAND|INFO COMMAND|LIST
+COMMAND|GETKEYS CONFIG|GET CONFIG|SET CONFIG|RESETSTAT CONFIG|REWRITE INFO DBSIZE TIME ROLE LOLWUT GET
+SET SETEX PSETEX SETNX GETEX GETDEL GETSET MGET MSET STRLEN GETRANGE SETRANGE APPEND INCR DECR INCRBY
+DECRBY EXISTS DEL UNLINK TOUCH TYPE TTL PTTL EXPIRE PEXPIRE EXPIREAT PERSIST EXPIRETIME RENAME SCAN KEYS
+RANDOMKEY OBJECT|FREQ OBJECT|IDLETIME OBJECT|ENCODING OBJECT|REFCOUNT MEMORY|USAGE MEMORY|STATS
+MEMORY|DOCTOR DEBUG LATENCY|LATEST LATENCY|HISTORY LATENCY|RESET LATENCY|DOCTOR SLOWLOG|GET SLOWLOG|LEN
+SLOWLOG|RESET MONITOR FLUSHDB FLUSHALL WAIT SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE
+SUNSUBSCRIBE PUBLISH SPUBLISH MULTI EXEC DISCARD WATCH UNWATCH CLUSTER READONLY READWRITE ASKING EVAL
+EVALSHA SCRIPT FUNCTION MODULE|LIST"""
+
+
+def test_commands_that_stock_clients_send_are_there(shared):
+    listed = set(cli(shared, "COMMAND", "LIST").decode().upper().split())
+    assert set(WANTED.split()) - listed == set()
+    names = [name.lower() for name in WANTED.split()]
+    told = json.loads(cli(shared, "-3", "--json", "COMMAND", "INFO", *names))
+    assert [entry[0] for entry in told] == names
+    # Clients that route by keys read ten facts of each.
+    assert all(len(entry) == 10 for entry in told)
+
+
+@pytest.mark.parametrize("command", ["REPLCONF", "MIGRATE", "LPUSH", "XADD", "BGSAVE"])
+def test_what_is_absent_answers_one_clear_error(shared, command):
+    text = cli(shared, command, "a", "b")
+    assert text.startswith(b"ERR unknown command '%s'" % command.encode()) and b"absent" in text
+    assert text.strip().count(b"\n") == 0, text
 
 
 def test_password(start):
