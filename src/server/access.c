@@ -74,6 +74,7 @@ void access_judge(struct conn *conn, struct request *request)
     if (verdict == ACL_PERMITTED) {
         return;
     }
+    conn->last_command = request->command; /* its line in the log names what was denied */
     record(conn, verdict,
            verdict == ACL_DENIED_COMMAND ? slice_of_text(request->command->name)
                                          : request->args[index],

@@ -154,6 +154,7 @@ def test_log_counts_what_was_denied(start, reactors):
         assert entry[b"count"] == 3
         assert entry[b"reason"] == b"key" and entry[b"object"] == b"b"
         assert entry[b"username"] == b"l" and b"user=l " in entry[b"client-info"]
+        assert b" cmd=get " in entry[b"client-info"]
         with as_user(server, "l") as client:
             for i in range(10):
                 client.error("GET", f"k{i}")
