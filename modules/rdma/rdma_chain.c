@@ -2,6 +2,7 @@
 
 #include "rdma_link.h"
 #include "rdma_memory.h"
+#include "rdma_qp.h"
 
 #include <string.h>
 
@@ -64,14 +65,6 @@ static void fill_transfer(struct kvasir_link *link, struct rdma_record *record,
     record->posted = record->remote_index == record->job.remote_count;
 }
 
-static unsigned window_access(unsigned rights)
-{
-    unsigned access = 0;
-    access |= (rights & KVASIR_RIGHT_REMOTE_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
-    access |= (rights & KVASIR_RIGHT_REMOTE_WRITE) != 0 ? IBV_ACCESS_REMOTE_WRITE : 0;
-    return access;
-}
-
 static void fill_grant(struct kvasir_link *link, struct rdma_record *record,
                        struct ibv_send_wr *request)
 {
@@ -91,7 +84,7 @@ static void fill_grant(struct kvasir_link *link, struct rdma_record *record,
         .mr = rdma_memory_part(grant->local.memory, grant->local.address, &left),
         .addr = grant->local.address,
         .length = grant->local.bytes,
-        .mw_access_flags = window_access(grant->rights)};
+        .mw_access_flags = rdma_qp_access(grant->rights)};
     link->queue->stats.binds++;
 }
 

@@ -167,7 +167,7 @@ enum kvasir_status rdma_device_list(void *state, struct kvasir_device *devices, 
 
 /* ---- which GID ---- */
 
-static bool is_ipv4(const struct kvasir_gid *gid)
+bool rdma_device_gid_is_ipv4(const struct kvasir_gid *gid)
 {
     static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
     return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
@@ -197,10 +197,10 @@ static unsigned rank(const struct kvasir_gid *gid, const struct kvasir_gid *peer
 {
     unsigned points = 0;
     points += gid->type == KVASIR_GID_ROCE_V2 ? 1024 : 0;
-    points += is_ipv4(gid) ? 512 : (is_link_local(gid) ? 0 : 256);
+    points += rdma_device_gid_is_ipv4(gid) ? 512 : (is_link_local(gid) ? 0 : 256);
     if (peer != NULL) {
         points += gid->type == peer->type ? 8192 : 0;
-        points += is_ipv4(gid) == is_ipv4(peer) ? 4096 : 0;
+        points += rdma_device_gid_is_ipv4(gid) == rdma_device_gid_is_ipv4(peer) ? 4096 : 0;
         points += common_bits(gid, peer);
     }
     return points;

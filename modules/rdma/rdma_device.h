@@ -10,6 +10,8 @@ enum kvasir_status rdma_device_list(void *state, struct kvasir_device *devices, 
 enum kvasir_status rdma_device_choose_gid(void *state, const struct kvasir_device *device,
                                           int index, const struct kvasir_gid *peer,
                                           struct kvasir_gid *gid_p, char *said);
+/* Whether it stands for an IPv4 address. */
+bool rdma_device_gid_is_ipv4(const struct kvasir_gid *gid);
 
 /* Describes one port of an open device. KVASIR_OK, KVASIR_IO. */
 enum kvasir_status rdma_device_describe(struct ibv_context *context,

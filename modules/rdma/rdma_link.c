@@ -135,12 +135,6 @@ static bool is_zero(const struct kvasir_gid *gid)
     return memcmp(gid->raw, zero, sizeof(zero)) == 0;
 }
 
-static bool is_ipv4(const struct kvasir_gid *gid)
-{
-    static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-    return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
-}
-
 /* What is wrong with the pair; NULL: nothing. */
 static const char *mismatch(const struct kvasir_link_address *local,
                             const struct kvasir_link_address *remote)
@@ -166,7 +160,7 @@ static const char *mismatch(const struct kvasir_link_address *local,
     if (local->gid.type != remote->gid.type) {
         return "the GIDs are of different types; choose another GID index";
     }
-    if (is_ipv4(&local->gid) != is_ipv4(&remote->gid)) {
+    if (rdma_device_gid_is_ipv4(&local->gid) != rdma_device_gid_is_ipv4(&remote->gid)) {
         return "one GID is an IPv4 address, the other is not; choose another GID index";
     }
     return NULL;

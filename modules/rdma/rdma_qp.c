@@ -13,7 +13,7 @@
 #define RNR_TIMER 12
 #define HOPS_MAX  64
 
-static unsigned access_of(unsigned rights)
+unsigned rdma_qp_access(unsigned rights)
 {
     unsigned access = 0;
     access |= (rights & KVASIR_RIGHT_REMOTE_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
@@ -112,7 +112,7 @@ int rdma_qp_start(struct ibv_qp *qp, const struct kvasir_domain *domain,
         .sq_psn = local->packet_sequence,
         .max_rd_atomic =
             lesser((uint32_t)domain->attributes.max_qp_init_rd_atom, remote->rd_atomic),
-        .qp_access_flags = access_of(rights),
+        .qp_access_flags = rdma_qp_access(rights),
     };
     if (domain->facts.device.windows && rights != 0) {
         attributes.qp_access_flags |= IBV_ACCESS_MW_BIND;

@@ -12,6 +12,9 @@ struct rdma_qp_options {
     unsigned inline_bytes; /* wished for */
 };
 
+/* What the verbs call a peer's rights: KVASIR_RIGHT_REMOTE_READ, KVASIR_RIGHT_REMOTE_WRITE. */
+unsigned rdma_qp_access(unsigned rights);
+
 /* Creates it and takes it to INIT, where the peer has no right. NULL: see errno. inline_bytes_p: what it
  * got. */
 struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp_options *options,

@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/random.h"
+#include "test_seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,14 +78,6 @@ static int fixture_teardown(void **state)
     region_destroy(&fixture->region);
     free(fixture);
     return 0;
-}
-
-static uint64_t test_seed(void)
-{
-    const char *text = getenv("KVASIR_SEED");
-    uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : 20260101;
-    printf("seed %llu (KVASIR_SEED sets it)\n", (unsigned long long)seed);
-    return seed;
 }
 
 static bool layout_is_empty(const struct layout *layout)
