@@ -35,9 +35,9 @@ struct shard_tenant {
     struct policy *policy;  /* owned; NULL: never evict, or a row that is free */
     struct value_list soft; /* set aside because of a soft pin: they go when nothing else can */
     uint64_t bytes, value_count;
-    uint64_t fixed_bytes;                      /* held, or not yet sealed */
-    uint64_t others_bytes, others_fixed_bytes; /* in the other shards, when last looked at */
-    uint64_t guarantee_bytes;                  /* as far as all can be kept */
+    uint64_t fixed_bytes;                                 /* held, or not yet sealed */
+    uint64_t others_bytes, others_fixed_bytes, put_bytes; /* when others were looked at; since */
+    uint64_t guarantee_bytes;                             /* as far as all can be kept */
     uint64_t hits, misses, evicted, evicted_bytes, refused;
 };
 

@@ -11,6 +11,9 @@
 #define SHARD_TENANT_EVICTIONS   64U
 /* Evictions of one tick for those over their burst. */
 #define SHARD_TENANT_TICK_EVICTIONS 256U
+/* A put looks at the other shards when the tenant was given this part of its burst here since the last look:
+ * ticks may come late, and together they would go beyond it. */
+#define SHARD_TENANT_LOOK_DIVISOR 256U
 /* Guarantees count up to this part of the memory, or nobody could be over his own in a full store. */
 #define SHARD_TENANT_SHARE_NUMERATOR 7U
 #define SHARD_TENANT_SHARE_DIVISOR   8U
@@ -53,6 +56,7 @@ static void shard_tenant_learn(struct shard *shard, uint32_t index)
     struct shard_tenant *tenant = &shard->tenants[index];
     tenant->others_bytes = 0;
     tenant->others_fixed_bytes = 0;
+    tenant->put_bytes = 0;
     for (uint32_t i = 0; shard->config.tenant_uses != NULL && i < shard->config.shard_count; i++) {
         if (i != shard->config.index) {
             const struct tenant_use *use = &shard->config.tenant_uses[i];
@@ -99,10 +103,17 @@ enum kvasir_status shard_tenant_admit(struct shard *shard, uint8_t index, uint64
 {
     struct shard_tenant *tenant = &shard->tenants[index];
     uint64_t burst_bytes = shard->tenant_table.rows[index].burst_bytes;
-    if (burst_bytes == 0 || shard_tenant_bytes(shard, index) + length_bytes <= burst_bytes) {
+    if (burst_bytes == 0) {
         return KVASIR_OK;
     }
-    shard_tenant_learn(shard, index);
+    tenant->put_bytes += length_bytes;
+    if (tenant->put_bytes > burst_bytes / SHARD_TENANT_LOOK_DIVISOR ||
+        shard_tenant_bytes(shard, index) + length_bytes > burst_bytes) {
+        shard_tenant_learn(shard, index);
+    }
+    if (shard_tenant_bytes(shard, index) + length_bytes <= burst_bytes) {
+        return KVASIR_OK;
+    }
     uint64_t bytes = shard_tenant_bytes(shard, index);
     uint64_t fixed_bytes = tenant->fixed_bytes + tenant->others_fixed_bytes;
     if (fixed_bytes + length_bytes > burst_bytes || shard->policy_ops == NULL) {

@@ -52,7 +52,7 @@ def test_burst_holds_over_all_reactors(start):
         for i in range(300):
             assert connection("SET", f"chat:{i}", b"x" * (256 * KIB)) == "OK"
             if i % 10 == 0:
-                # Shards learn of each other by their ticks: a value of each may be one too many.
+                # Shards look at each other when they put: a value of each may be one too many.
                 assert tenant_of(server, "chat")["bytes"] <= 21 * MIB
         chat = tenant_of(server, "chat")
         assert chat["bytes"] > 15 * MIB

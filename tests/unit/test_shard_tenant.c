@@ -113,6 +113,26 @@ static void test_shard_tenant_burst_is_the_most_it_has(void **state)
     fixture_destroy(fixture);
 }
 
+static void test_shard_tenant_burst_holds_while_no_tick_comes(void **state)
+{
+    (void)state;
+    struct fixture *fixture = start(2, "a prefix a: burst 1mb");
+    tick_all(fixture);
+    for (uint32_t i = 0; i < 400; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof(key), "a:%u", i);
+        fixture->shard = fixture->shards[i % 2];
+        assert_int_equal(fixture_fill(fixture, key, 5 * KIB), KVASIR_OK);
+        uint64_t bytes =
+            stats_of(fixture->shards[0], 1).bytes + stats_of(fixture->shards[1], 1).bytes;
+        /* The last value, and its metadata. */
+        assert_true(bytes <= 1024 * KIB + 6 * KIB);
+    }
+    fixture->shard = fixture->shards[0];
+    assert_true(stats_of(fixture->shard, 1).evicted > 0);
+    fixture_destroy(fixture);
+}
+
 static void test_shard_tenant_pins_do_not_pass_the_burst(void **state)
 {
     (void)state;
@@ -317,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_shard_tenant_guarantee_keeps_what_is_older),
         cmocka_unit_test(test_shard_tenant_beyond_its_guarantee_gives_first),
         cmocka_unit_test(test_shard_tenant_burst_is_the_most_it_has),
+        cmocka_unit_test(test_shard_tenant_burst_holds_while_no_tick_comes),
         cmocka_unit_test(test_shard_tenant_pins_do_not_pass_the_burst),
         cmocka_unit_test(test_shard_tenant_is_that_of_the_user_who_puts),
         cmocka_unit_test(test_shard_tenant_lowered_burst_shrinks_by_ticks),
