@@ -63,7 +63,8 @@ static void *run(void *argument)
 {
     struct kvasir_link *link = argument;
     int end = link->queue->connects.ends[1];
-    link->connect_error = rdma_qp_reach(link->qp, link->queue->domain, &link->local, &link->remote);
+    link->connect_error = rdma_qp_reach(link->qp, link->queue->domain, &link->local, &link->remote,
+                                        link->traffic_class);
     (void)!write(end, &link, sizeof(link));
     return NULL;
 }

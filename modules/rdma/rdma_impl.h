@@ -112,6 +112,7 @@ struct kvasir_link {
     unsigned depth;
     unsigned inline_bytes;
     unsigned jobs_max;
+    uint8_t traffic_class;
     unsigned job_count;
     /* Work requests are numbered; those from done up to next are with the adapter. */
     uint32_t next;

@@ -108,6 +108,7 @@ enum kvasir_status rdma_link_create(struct kvasir_queue *queue,
     link->state = RDMA_LINK_CREATED;
     link->cookie = options->cookie;
     link->rights = options->rights;
+    link->traffic_class = options->traffic_class;
     link->jobs_max = or_else(options->jobs_max, RDMA_JOBS_DEFAULT);
     link->depth = or_else(options->depth, RDMA_DEPTH_DEFAULT);
     link->depth = link->depth < depth_max ? link->depth : depth_max;

@@ -149,7 +149,7 @@ static int connect_side(const struct trial *trial, struct ibv_qp *qp,
                         const struct kvasir_link_address *local,
                         const struct kvasir_link_address *remote, unsigned rights)
 {
-    int error = rdma_qp_reach(qp, trial->domain, local, remote);
+    int error = rdma_qp_reach(qp, trial->domain, local, remote, 0);
     return error != 0 ? error : rdma_qp_start(qp, trial->domain, local, remote, rights);
 }
 

@@ -11,7 +11,8 @@
 #define RETRIES     6
 /* Code of 0.64 ms. Nobody sends what needs a receive, so it never matters. */
 #define RNR_TIMER 12
-#define HOPS_MAX  64
+/* As many routers as an IP packet of Linux passes. */
+#define HOPS_MAX 64
 
 unsigned rdma_qp_access(unsigned rights)
 {
@@ -62,7 +63,7 @@ struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp
 
 static void fill_path(struct ibv_ah_attr *path, const struct kvasir_domain *domain,
                       const struct kvasir_link_address *local,
-                      const struct kvasir_link_address *remote)
+                      const struct kvasir_link_address *remote, uint8_t traffic_class)
 {
     path->port_num = (uint8_t)domain->facts.device.port;
     path->dlid = (uint16_t)remote->lid;
@@ -72,6 +73,7 @@ static void fill_path(struct ibv_ah_attr *path, const struct kvasir_domain *doma
         memcpy(path->grh.dgid.raw, remote->gid.raw, sizeof(path->grh.dgid.raw));
         path->grh.sgid_index = (uint8_t)local->gid.index;
         path->grh.hop_limit = HOPS_MAX;
+        path->grh.traffic_class = traffic_class;
     }
 }
 
@@ -82,7 +84,8 @@ static uint8_t lesser(uint32_t a, uint32_t b)
 }
 
 int rdma_qp_reach(struct ibv_qp *qp, const struct kvasir_domain *domain,
-                  const struct kvasir_link_address *local, const struct kvasir_link_address *remote)
+                  const struct kvasir_link_address *local, const struct kvasir_link_address *remote,
+                  uint8_t traffic_class)
 {
     uint32_t mtu_bytes =
         local->mtu_bytes < remote->mtu_bytes ? local->mtu_bytes : remote->mtu_bytes;
@@ -92,7 +95,7 @@ int rdma_qp_reach(struct ibv_qp *qp, const struct kvasir_domain *domain,
                                      .rq_psn = remote->packet_sequence,
                                      .max_dest_rd_atomic = lesser(local->rd_atomic, UINT8_MAX),
                                      .min_rnr_timer = RNR_TIMER};
-    fill_path(&attributes.ah_attr, domain, local, remote);
+    fill_path(&attributes.ah_attr, domain, local, remote, traffic_class);
     return ibv_modify_qp(qp, &attributes,
                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

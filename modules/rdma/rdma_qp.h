@@ -23,8 +23,8 @@ struct ibv_qp *rdma_qp_create(struct kvasir_domain *domain, const struct rdma_qp
 /* Takes it to RTR. The system resolves the peer's address, which may take it a second. 0, or the system's
  * error. Any thread. */
 int rdma_qp_reach(struct ibv_qp *qp, const struct kvasir_domain *domain,
-                  const struct kvasir_link_address *local,
-                  const struct kvasir_link_address *remote);
+                  const struct kvasir_link_address *local, const struct kvasir_link_address *remote,
+                  uint8_t traffic_class);
 
 /* Takes it on to RTS and gives the peer its rights (KVASIR_RIGHT_REMOTE_READ, KVASIR_RIGHT_REMOTE_WRITE). 0,
  * or the system's error. */

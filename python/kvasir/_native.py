@@ -20,6 +20,7 @@ from ctypes import (
     c_int,
     c_int64,
     c_size_t,
+    c_uint8,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -84,6 +85,7 @@ class Options(ctypes.Structure):
         ("rdma_mode", c_int),
         ("cuda_module", c_char_p),
         ("bounce_bytes", c_size_t),
+        ("rdma_traffic_class", c_uint8),
     ]
 
 
@@ -182,7 +184,7 @@ class ServerInfoRecord(ctypes.Structure):
 LAYOUTS: tuple[tuple[str, type[ctypes.Structure], int], ...] = (
     ("iovec", Iovec, 16),
     ("kvasir_item", Item, 8 * ITEM_WORDS),
-    ("kvasir_options", Options, 128),
+    ("kvasir_options", Options, 136),
     ("kvasir_put_options", PutOptions, 48),
     ("kvasir_submit_options", SubmitOptions, 24),
     ("kvasir_stat", StatRecord, 104),

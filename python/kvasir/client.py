@@ -219,6 +219,8 @@ class Client:
     server's cores; where the server lends no memory, it drives all the same. ``cuda_module`` is the
     path of ``cuda.so`` (None: the one beside the library), ``bounce_bytes`` the pinned host memory
     at most (None: 128 MiB) that payload of GPU memory goes through where no adapter reaches it.
+    ``rdma_traffic_class`` is that of the client's own packets (RoCE v2): four times the DSCP, and 2
+    where switches mark congestion; 0 leaves it to the device.
 
     Keys are bytes or str (UTF-8). Payloads are whatever has the buffer protocol in C order (bytes,
     bytearray, memoryview, numpy arrays of any shape), contiguous torch tensors, and lists of those:
@@ -260,9 +262,12 @@ class Client:
         rdma_mode: str = "server",
         cuda_module: str | None = None,
         bounce_bytes: int | None = None,
+        rdma_traffic_class: int = 0,
     ) -> None:
         if rdma_mode not in _RDMA_MODES:
             raise ValueError(f"rdma_mode is one of {', '.join(_RDMA_MODES)}, not {rdma_mode!r}")
+        if not 0 <= rdma_traffic_class <= 255:
+            raise ValueError(f"rdma_traffic_class is 0 to 255, not {rdma_traffic_class}")
         options = library.new_options()
         options.address = address.encode()
         options.user = None if user is None else user.encode()
@@ -279,6 +284,7 @@ class Client:
         options.rdma_device = None if rdma_device is None else rdma_device.encode()
         options.rdma_gid_index = -1 if rdma_gid_index is None else rdma_gid_index
         options.rdma_mtu_bytes = 0 if rdma_mtu is None else rdma_mtu
+        options.rdma_traffic_class = rdma_traffic_class
         options.rdma_mode = _RDMA_MODES.index(rdma_mode)
         options.cuda_module = None if cuda_module is None else cuda_module.encode()
         if bounce_bytes is not None:

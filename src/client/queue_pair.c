@@ -59,6 +59,7 @@ bool queue_pair_ask(struct link *link, int64_t now_us)
         .rights = KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE,
         .depth = 1,
         .jobs_max = 1,
+        .traffic_class = options->rdma_traffic_class,
     };
     bool lends = options->rdma_mode == KVASIR_RDMA_CLIENT && link->greeting->rdma_lends;
     struct kvasir_link_address local;

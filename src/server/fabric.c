@@ -104,6 +104,7 @@ struct fabric *fabric_open(const struct loader *modules, const struct settings *
     fabric->ops = &entry->ops.transport;
     fabric->state = entry->state;
     fabric->gid_index = (int)settings->rdma_gid_index;
+    fabric->traffic_class = (uint8_t)settings->rdma_traffic_class;
     fabric->mtu_bytes = (uint32_t)strtoul(settings->rdma_mtu, NULL, 10); /* auto: 0 */
     if (!open_domains(fabric, settings, said)) {
         (void)snprintf(reason, reason_capacity, "%s", said);

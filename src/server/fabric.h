@@ -30,8 +30,9 @@ struct fabric {
     void *state;                            /* the module's */
     uint32_t device_count;                  /* 1 at least */
     struct fabric_device devices[FABRIC_DEVICES_MAX];
-    uint32_t mtu_bytes; /* asked for; 0: the device's */
-    int gid_index;      /* asked for, or KVASIR_GID_INDEX_AUTO */
+    uint32_t mtu_bytes;    /* asked for; 0: the device's */
+    uint8_t traffic_class; /* of the packets */
+    int gid_index;         /* asked for, or KVASIR_GID_INDEX_AUTO */
     struct metric
         lends; /* 1: some connection was ever opened to drive by itself; set and read by all */
 };

@@ -20,6 +20,7 @@ static enum kvasir_status make_link(struct conn *conn, const struct remote_wish 
         .mtu_bytes = fabric->mtu_bytes,
         .rights = wish->lends ? KVASIR_RIGHT_REMOTE_READ | KVASIR_RIGHT_REMOTE_WRITE : 0,
         .jobs_max = REMOTE_JOBS_MAX,
+        .traffic_class = fabric->traffic_class,
     };
     struct kvasir_gid gid;
     enum kvasir_status status =

@@ -111,6 +111,7 @@ static int to_rtr(struct fake_qp *qp, const struct ibv_qp_attr *to)
     qp->attributes.path_mtu = to->path_mtu;
     qp->attributes.dest_qp_num = to->dest_qp_num;
     qp->attributes.rq_psn = to->rq_psn;
+    qp->attributes.ah_attr = to->ah_attr;
     qp->attributes.max_dest_rd_atomic = to->max_dest_rd_atomic;
     return 0;
 }
@@ -158,6 +159,11 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *to, int mask)
 unsigned fake_pair_rights(uint32_t queue_pair)
 {
     return fake.pairs[queue_pair - NUMBER_FIRST]->attributes.qp_access_flags;
+}
+
+struct ibv_global_route fake_pair_route(uint32_t queue_pair)
+{
+    return fake.pairs[queue_pair - NUMBER_FIRST]->attributes.ah_attr.grh;
 }
 
 /* ---- asynchronous events ---- */

@@ -48,6 +48,8 @@ void fake_raise(enum ibv_event_type type, uint32_t queue_pair);
 
 /* What the peer of a queue pair may do: IBV_ACCESS_… */
 unsigned fake_pair_rights(uint32_t queue_pair);
+/* The way to its peer. */
+struct ibv_global_route fake_pair_route(uint32_t queue_pair);
 /* Objects of all kinds that are there now. */
 unsigned fake_objects(void);
 /* Of the last work request posted: its flags, and how many lists entries it had. */

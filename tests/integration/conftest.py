@@ -58,3 +58,12 @@ def control():
     control = loop.Control()
     yield control
     control.close()
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """The control of the client's device; that of the server's is another."""
+    own = loop.Control()
+    monkeypatch.setenv("KVASIR_LOOP_CONTROL", str(own.path))
+    yield own
+    own.close()

@@ -28,7 +28,7 @@ class Control:
 
     NAMES = (
         *("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting", "slow"),
-        *("second", "down"),
+        *("second", "down", "traffic_class"),
     )
 
     def __init__(self):

@@ -47,6 +47,17 @@ def test_registered_buffers_go_by_rdma(server, connect, length):
     assert info["rdma_in_bytes"] == info["rdma_out_bytes"] == length
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_packets_have_the_traffic_class_of_their_sender(start, control, own, mode):
+    server = loop.start_server(start, control, rdma_traffic_class=106)
+    with connecting(server, rdma_traffic_class=96, rdma_mode=mode) as connect:
+        client = connect()
+        buffer = buffer_of(MIB)
+        assert client.register(buffer) and client.put("k", buffer)
+        assert client.path == MODES[mode]
+    assert control.left("traffic_class") == 106 and own.left("traffic_class") == 96
+
+
 def test_batches_are_spread_and_come_back(server, connect):
     client = connect()
     arena = buffer_of(200 * 65536)

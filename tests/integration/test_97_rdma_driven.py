@@ -14,15 +14,6 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def own(monkeypatch):
-    """The control of the client's device; that of the server's is another."""
-    own = loop.Control()
-    monkeypatch.setenv("KVASIR_LOOP_CONTROL", str(own.path))
-    yield own
-    own.close()
-
-
-@pytest.fixture
 def server(start, control):
     return loop.start_server(start, control)
 

@@ -404,6 +404,7 @@ static enum kvasir_status loop_link_create(struct kvasir_queue *queue,
         free(link);
         return say(said, KVASIR_NO_MEMORY, "no queue pair is free");
     }
+    atomic_store(&queue->domain->state->control->traffic_class, options->traffic_class);
     link->next = queue->links;
     queue->links = link;
     queue->link_count++;

@@ -53,6 +53,7 @@ struct control {
     _Atomic uint32_t slow;       /* while not 0 no link gets connected */
     _Atomic uint32_t second;     /* not 0: there are two devices; looked at when they are listed */
     _Atomic uint32_t down; /* a bit for each device: its transfers fail, and it connects none */
+    _Atomic uint32_t traffic_class; /* out: of the last link that was made */
 };
 
 struct state {

@@ -313,6 +313,35 @@ static void test_rdma_device_tells_what_happens_to_it(void **state)
     rig_close(&rig);
 }
 
+static void test_rdma_device_speaks_with_the_traffic_class_of_the_link(void **state)
+{
+    static const uint8_t classes[] = {0, 106, 255};
+    struct rig rig;
+    struct kvasir_link_address peer;
+    struct kvasir_link *other = NULL;
+    struct kvasir_link_options options = {.gid_index = KVASIR_GID_INDEX_AUTO};
+    (void)state;
+    assert_int_equal(rig_open(&rig, &(struct rig_options){.depth = 0}), KVASIR_OK);
+    rig.ops->link_close(&rig.owner.link);
+    assert_int_equal(rig.ops->link_create(rig.peer.queue, &options, &other, &peer, rig.said),
+                     KVASIR_OK);
+    for (size_t i = 0; i < sizeof(classes); i++) {
+        struct kvasir_link_address local;
+        struct ibv_global_route route;
+        options.traffic_class = classes[i];
+        assert_int_equal(
+            rig.ops->link_create(rig.owner.queue, &options, &rig.owner.link, &local, rig.said),
+            KVASIR_OK);
+        assert_int_equal(rig_connect(&rig, &rig.owner, rig.owner.link, &peer), KVASIR_OK);
+        route = fake_pair_route(local.queue_pair);
+        assert_int_equal(route.traffic_class, classes[i]);
+        assert_int_equal(route.hop_limit, 64);
+        rig.ops->link_close(&rig.owner.link);
+    }
+    rig.ops->link_close(&other);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_rdma_device_cuts_memory_at_huge_pages),
         cmocka_unit_test(test_rdma_device_refuses_malformed_registrations),
         cmocka_unit_test(test_rdma_device_tells_what_happens_to_it),
+        cmocka_unit_test(test_rdma_device_speaks_with_the_traffic_class_of_the_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

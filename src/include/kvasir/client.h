@@ -70,8 +70,10 @@ struct kvasir_options {
     uint32_t rdma_mtu_bytes;     /* at most; 0: what the port has (0) */
     enum kvasir_rdma_mode rdma_mode; /* who drives (KVASIR_RDMA_SERVER) */
     const char *cuda_module;         /* path of cuda.so; NULL: the one installed with the library */
-    size_t bounce_bytes; /* pinned host memory, at most, that payload of device buffers goes
+    size_t bounce_bytes;        /* pinned host memory, at most, that payload of device buffers goes
                                 through where no adapter reaches it (128 MiB) */
+    uint8_t rdma_traffic_class; /* of this side's packets (RoCE v2): four times the DSCP, plus 2 for
+                                   ECN; 0: what the device is set to (0) */
 };
 
 /* Fills in the defaults given above. */

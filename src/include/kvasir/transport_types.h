@@ -109,12 +109,13 @@ struct kvasir_queue_options {
 };
 
 struct kvasir_link_options {
-    uint64_t cookie;    /* comes back in events that concern the link */
-    int gid_index;      /* KVASIR_GID_INDEX_AUTO: by choose_gid's rule, without a peer */
-    uint32_t mtu_bytes; /* 0: the device's */
-    unsigned rights;    /* REMOTE_READ, REMOTE_WRITE: what the peer may do at all, given a key */
-    unsigned depth;     /* work requests at a time; 0: 256 */
-    unsigned jobs_max;  /* waiting or posted at a time; 0: 256 */
+    uint64_t cookie;       /* comes back in events that concern the link */
+    int gid_index;         /* KVASIR_GID_INDEX_AUTO: by choose_gid's rule, without a peer */
+    uint32_t mtu_bytes;    /* 0: the device's */
+    unsigned rights;       /* REMOTE_READ, REMOTE_WRITE: what the peer may do at all, given a key */
+    unsigned depth;        /* work requests at a time; 0: 256 */
+    unsigned jobs_max;     /* waiting or posted at a time; 0: 256 */
+    uint8_t traffic_class; /* of its packets: DSCP times four, and ECN; 0: the device's */
 };
 
 /* What a peer must know to connect. */
