@@ -90,9 +90,7 @@ void cmd_events_plan_since(struct conn *conn, struct request *request)
 void cmd_events_reply_since(struct conn *conn, struct request *request)
 {
     struct events_found found;
-    if (!reply_fits(conn, events_reply_bytes(request->gather))) {
-        reply_error(conn, ERROR_ANSWER_MEMORY);
-    } else if (find(conn, request, (uint32_t)request->number, &found)) {
+    if (find(conn, request, (uint32_t)request->number, &found)) {
         reply_array(conn, 2);
         reply_integer(conn, (int64_t)found.next);
         events_reply(conn, request->gather, &found);

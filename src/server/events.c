@@ -16,7 +16,7 @@
 /* A number so far ahead of the clock is of another life of the server. */
 #define AHEAD_US_MAX 10000000
 /* An event without its key, as a reply. */
-#define RESP_EVENT_BYTES_MAX (4 * sizeof(struct event))
+#define RESP_EVENT_BYTES_MAX 128U
 /* Events in one push. */
 #define PUSH_COUNT 256U
 
@@ -142,6 +142,8 @@ struct events_found events_find(struct conn *conn, const struct gather *gather, 
     struct events_found found = {0};
     struct merge merge;
     const struct event *event;
+    uint64_t passed = since;
+    uint64_t bytes = 0; /* as a reply */
     uint64_t now_us =
         (uint64_t)(conn->reactor->server->events_zero_us + conn->reactor->now.mono_us);
     find_bounds(gather, &found);
@@ -156,21 +158,16 @@ struct events_found events_find(struct conn *conn, const struct gather *gather, 
     found.next = found.next > since ? found.next : since;
     merge_init(&merge);
     while ((event = merge_next(gather, &merge)) != NULL && event->number <= found.next) {
-        found.count += is_told(conn, event);
-        if (found.count == count_max) {
-            found.next = event->number;
+        bool told = is_told(conn, event);
+        bytes += told ? RESP_EVENT_BYTES_MAX + event->key_length_bytes : 0;
+        if (told && (found.count == count_max || !reply_fits(conn, bytes))) {
+            found.next = passed;
+            break;
         }
+        found.count += told;
+        passed = event->number;
     }
     return found;
-}
-
-uint64_t events_reply_bytes(const struct gather *gather)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < gather->reactor_count; i++) {
-        bytes += gather->answers[i].text_bytes;
-    }
-    return bytes * (RESP_EVENT_BYTES_MAX / sizeof(struct event));
 }
 
 static void reply_event(struct conn *conn, const struct event *event)
@@ -260,7 +257,7 @@ static void push_found(struct event_listener *listener, const struct gather *gat
 {
     struct conn *conn = listener->conn;
     struct events_found found = events_find(conn, gather, listener->since, PUSH_COUNT);
-    if (found.failed || !reply_fits(conn, events_reply_bytes(gather))) {
+    if (found.failed) {
         return; /* the next tick asks again */
     }
     if (found.lost > 0) {

@@ -28,11 +28,10 @@ struct events_found {
     uint32_t count; /* of those that are to be told */
     bool failed;    /* out of memory */
 };
+/* No more of them than the connection has room for now: none is no error, the next time there is more. */
 struct events_found events_find(struct conn *conn, const struct gather *gather, uint64_t since,
                                 uint32_t count_max);
-/* Room that the answers take at most as replies. */
-uint64_t events_reply_bytes(const struct gather *gather);
-/* As one array. */
+/* As one array: what was found has room. */
 void events_reply(struct conn *conn, const struct gather *gather, const struct events_found *found);
 
 /* Pushes to the connection what comes behind a number. KVASIR_OK, KVASIR_BUSY (too many do that here),

@@ -207,18 +207,38 @@ def _subscribe_error(listener, since):
 
 def test_who_does_not_read_holds_one_push_at_most(start):
     """All that he has not been told is there, and yet waits with the shards and not for him."""
-    server = start(reactors=2, events_backlog="16mb")
+    server = start(reactors=2, events_backlog="32mb")
     with server.connect() as connection, server.connect(receive_buffer=4096) as listener:
         listener("HELLO", 3)
         listener("KV.EVENTS", "SUBSCRIBE")
-        for _ in range(40):
-            connection.pipeline([("SET", f"{'k' * 200}:{i}", "x") for i in range(2000)])
-            assert server.info()["mem_clients_normal"] < MIB
+        for _ in range(20):
+            connection.pipeline([("SET", f"{'k' * 2000}:{i}", "x") for i in range(1000)])
+            assert server.info()["mem_clients_normal"] < 2 * MIB
         events = 0
-        while events < 40 * 2000:
+        while events < 20 * 1000:
             word, _, told = pushed(listener)
             assert word == b"events"
             events += len(told)
+
+
+def test_long_keys_are_told_piece_by_piece_where_buffers_are_small(start):
+    """An answer has as many events as there is room for, and never none for good."""
+    server = start(reactors=4, maxmemory="64mb", events_backlog="4mb")
+    keys = [b"%05d" % i + b"k" * 60000 for i in range(100)]
+    with server.connect() as connection, server.connect() as listener:
+        listener("HELLO", 3)
+        since = listener("KV.EVENTS", "SUBSCRIBE")
+        for key in keys:
+            connection("SET", key, "x")
+        told = []
+        while len(told) < len(keys):
+            told += [event[3] for event in pushed(listener)[2] if event[1] == b"sealed"]
+        assert told == keys
+        polled = []
+        for _ in range(10 * len(keys)):
+            since, events = poll(connection, since, 1000)
+            polled += [key for kind, _, key, _ in events if kind == "sealed"]
+        assert polled == keys
 
 
 def test_who_does_not_read_learns_what_he_missed(start):
