@@ -211,3 +211,77 @@ def test_a_forked_child_leaves_the_devices_alone(connect, source, gpu):
     assert os.waitpid(child, 0)[1] == 0
     assert client.put("k", source.array()) and client.path == "rdma"
     assert client.buffer_kind(source.array()) == "device"
+
+
+# ---- the connector of vLLM -------------------------------------------------------------------
+
+
+class Tensor:
+    """A KV tensor of blocks on a device, as far as the connector looks at it before it copies."""
+
+    def __init__(self, memory, shape):
+        self.shape, self.dtype = shape, "torch.uint8"
+        self.address = memory.address
+
+    def stride(self):
+        return (self.shape[1], 1)
+
+    def element_size(self):
+        return 1
+
+    def data_ptr(self):
+        return self.address
+
+
+def test_the_connector_moves_blocks_between_devices(monkeypatch, connect, server, source, target):
+    """What a saving engine has on its GPU a loading one gets on its own, and no CPU touches it."""
+    import logging
+    import types
+
+    from kvasir.vllm import memory as memory_module
+    from kvasir.vllm import store as store_module
+    from kvasir.vllm.counters import Counters
+    from kvasir.vllm.layout import layout_of
+    from kvasir.vllm.loader import Loader
+    from kvasir.vllm.memory import DeviceMemory
+    from kvasir.vllm.options import Options
+    from kvasir.vllm.plan import Load, Save
+    from kvasir.vllm.saver import Saver
+    from kvasir.vllm.store import Store
+
+    fence = types.SimpleNamespace(synchronize=lambda: None)
+    monkeypatch.setattr(memory_module, "engine_fence", lambda device: fence)
+    monkeypatch.setattr(store_module, "connect", lambda options: connect())
+    options = Options(checksum=False, batch_bytes=MIB, timeout_ms=20000, load_workers=2)
+    health = types.SimpleNamespace(up=True, epoch=0, fail=lambda *reason: None)
+    counters, logger = Counters(), logging.getLogger("test-kvasir")
+    blocks, block_bytes = 32, 128 << 10
+
+    def memory_over(memory):
+        layout = layout_of({"l0": Tensor(memory, (blocks, block_bytes))}, blocks)
+        return lambda: DeviceMemory(layout, "cuda:0", None, options.checksum, logger)
+
+    def common(memory):
+        return (lambda: Store(options, health), memory_over(memory), b"kv1:f:", counters, logger)
+
+    source.write(bytes(buffer_of(blocks * block_bytes)))
+    target.write(bytes(blocks * block_bytes))
+    hashes = [b"hash %d" % i for i in range(20)]
+    saver = Saver(*common(source), lambda store: None)
+    saver.begin([Save(1, "r", hashes, list(range(20)), None)], True)
+    assert saver.drain(60)
+    saver.close()
+    loader = Loader(*common(target))
+    loader.begin(Load("r", hashes, list(range(31, 11, -1))))
+    done = []
+    kvserver.wait_until(lambda: done.extend(loader.take_done(0.05)) or done, "the load")
+    loader.close()
+    assert done == [("r", [])]
+    for i in range(20):
+        at = (31 - i) * block_bytes
+        assert target.read(at, block_bytes) == source.read(i * block_bytes, block_bytes)
+    assert target.read(0, 12 * block_bytes) == bytes(12 * block_bytes)
+    total = counters.total()
+    assert (total["blocks_saved"], total["blocks_loaded"]) == (20, 20)
+    assert total["calls_rdma"] == 6, "three calls of eight blocks each way"
+    assert server.info()["rdma_in_bytes"] == server.info()["rdma_out_bytes"] == 20 * block_bytes

@@ -96,7 +96,10 @@ class FakeStore:
 
     def get_into(self, keys, memory):
         self._check()
-        return [self._fill(key, pieces) for key, pieces in zip(keys, memory)]
+        return [self._fill(key, pieces) for key, pieces in zip(keys, memory())]
+
+    def prepare(self):
+        pass
 
     def _fill(self, key, pieces):
         value = self.values.get(key)
@@ -115,7 +118,7 @@ class FakeStore:
         self._check()
         self.puts.append((list(keys), parent))
         answers = []
-        for key, pieces in zip(keys, memory):
+        for key, pieces in zip(keys, memory()):
             answers.append(key not in self.values)
             self.values.setdefault(key, b"".join(bytes(piece) for piece in pieces))
         return answers

@@ -31,6 +31,9 @@ class DirectoryClient:
             time.sleep(timeout or 1.0)
         raise kvasir.Closed(fault) if fault == "closed" else kvasir.Timeout(fault)
 
+    def register(self, buffer):
+        return False
+
     def match(self, keys, pin=0.0, *, timeout=None):
         self._fault(timeout)
         count = 0

@@ -122,14 +122,14 @@ def test_store_is_down_after_its_way_failed_and_asks_nothing_more(connected, err
 def test_store_notices_a_lost_way_in_the_answers_of_a_batch(connected):
     store, clients, health = connected
     clients.append(Client(answer=[6, kvasir.Timeout("late")]))
-    assert store.get_into([b"a", b"b"], [[], []])[0] == 6
+    assert store.get_into([b"a", b"b"], lambda: [[], []])[0] == 6
     assert not health.up
 
 
 def test_store_stays_up_after_failures_of_single_blocks(connected):
     store, clients, health = connected
     clients.append(Client(answer=[kvasir.NoMemory("full"), kvasir.Corrupt("bad"), True]))
-    assert store.put_absent([b"a", b"b", b"c"], [[], [], []], None)[2] is True
+    assert store.put_absent([b"a", b"b", b"c"], lambda: [[], [], []], None)[2] is True
     assert health.up
 
 
@@ -138,7 +138,7 @@ def test_store_says_of_a_chain_what_it_follows_and_what_it_cost(connected, monke
     client = Client(answer=[True])
     clients.append(client)
     monkeypatch.setattr(store, "options", Options(cost=700))
-    store.put_absent([b"b"], [[]], b"a")
+    store.put_absent([b"b"], lambda: [[]], b"a")
     told = {name: client.options[name] for name in ("parent", "chain", "cost")}
     assert told == {"parent": b"a", "chain": True, "cost": 700}
 

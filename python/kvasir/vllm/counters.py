@@ -48,9 +48,14 @@ COUNTERS = {
     "calls_shm": "load and save calls served by shared memory",
     "calls_unix": "load and save calls served by the Unix socket",
     "calls_tcp": "load and save calls served by TCP",
+    "calls_rdma": "load and save calls served by RDMA",
     "store_down": "times that the store was lost",
     "store_up": "times that it came back",
 }
+
+
+# Paths of a client that have a counter.
+PATHS = tuple(name.removeprefix("calls_") for name in COUNTERS if name.startswith("calls_"))
 
 
 class Counters:

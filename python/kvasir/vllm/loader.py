@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvasir.vllm.counters import Counters
+from kvasir.vllm.counters import PATHS, Counters
 from kvasir.vllm.keys import block_keys
 from kvasir.vllm.plan import Load
 from kvasir.vllm.store import Store, StoreFailure, reason_of
@@ -19,6 +19,7 @@ from kvasir.vllm.store import Store, StoreFailure, reason_of
 @dataclass
 class _Job:
     load: Load
+    fence: Any = None
     chunks_left: int = 0
     bad: list[int] = field(default_factory=list)
     cancelled: bool = False
@@ -57,6 +58,7 @@ class Loader:
         self._chunk_blocks = max(1, options.batch_bytes // self._block_bytes)
         makers = [(store, memory)]
         makers += [(make_store(), make_memory()) for _ in range(options.load_workers - 1)]
+        self._memory = memory
         self._threads = [
             threading.Thread(target=self._run, args=pair, name=f"kvasir-load-{i}", daemon=True)
             for i, pair in enumerate(makers)
@@ -67,7 +69,8 @@ class Loader:
     def begin(self, load: Load) -> None:
         """Queues a request's blocks in calls of bounded size; several threads share a long one."""
         self._counters.add("loads")
-        job = _Job(load)
+        # What the engine was given before may still read or write the blocks.
+        job = _Job(load, self._memory.fence())
         size = self._chunk_blocks
         chunks = [
             _Chunk(job, load.hashes[i : i + size], load.blocks[i : i + size])
@@ -106,6 +109,11 @@ class Loader:
     # ---- in the threads ----------------------------------------------------------------------
 
     def _run(self, store: Store, memory: Any) -> None:
+        store.on_connect = memory.attach
+        try:
+            store.prepare()
+        except Exception:
+            self._logger.exception("kvasir: the connection could not be prepared")
         while True:
             chunk = self._queue.get()
             if chunk is None:
@@ -136,7 +144,8 @@ class Loader:
         began = time.perf_counter_ns()
         try:
             answers = store.get_into(
-                block_keys(self._prefix, chunk.hashes), memory.for_load(chunk.blocks)
+                block_keys(self._prefix, chunk.hashes),
+                lambda: memory.for_load(chunk.blocks, chunk.job.fence),
             )
         except StoreFailure as failure:
             self._counters.add(f"load_blocks_{failure.reason}", len(chunk.blocks))
@@ -151,7 +160,7 @@ class Loader:
         add("load_us", took_ns // 1000)
         add("blocks_loaded", sum(good))
         add("bytes_loaded", sum(good) * self._block_bytes)
-        if store.path in ("shm", "unix", "tcp"):
+        if store.path in PATHS:
             add(f"calls_{store.path}")
         for answer, ok in zip(answers, good, strict=True):
             if ok:

@@ -43,6 +43,9 @@ class Options:
     save_decode: bool = _option(True, "Store blocks that hold generated tokens, not only prompts.")
     enabled: bool = _option(True, "false: the connector does nothing; the engine runs as without.")
     shm: bool = _option(True, "Use shared memory when engine and server share a host.")
+    rdma: bool = _option(
+        True, "Use RDMA from and to the KV tensors where server and adapter offer it."
+    )
     checksum: bool = _option(
         True, "Send a checksum with every block; the server verifies it and keeps it."
     )
@@ -96,8 +99,8 @@ class Options:
     )
     staging: str = _option(
         "auto",
-        "auto: straight from and to the KV tensors where they are host memory, else through a "
-        "pinned copy; always: the copy everywhere (for tests).",
+        "auto: straight from and to the KV tensors where they are host memory or an adapter "
+        "reaches them, else through a pinned copy; always: the copy everywhere (for tests).",
     )
     warn_seconds: int = _option(
         60, "Every so often a warning when look-ups happened and nothing hit; 0: never.", 0, 86_400

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kvasir.vllm.counters import Counters
+from kvasir.vllm.counters import PATHS, Counters
 from kvasir.vllm.keys import block_keys
 from kvasir.vllm.plan import Save
 from kvasir.vllm.store import Store, StoreFailure, reason_of
@@ -133,6 +133,7 @@ class Saver:
     # ---- in the threads ----------------------------------------------------------------------
 
     def _run(self, store: Store, memory: Any) -> None:
+        store.on_connect = memory.attach
         self._tell(store)
         while True:
             job = self._queue.get()
@@ -199,7 +200,9 @@ class Saver:
             parent = self._prefix + job.save.parent
         began = time.perf_counter_ns()
         answers = store.put_absent(
-            keys[begin:end], memory.for_save(job.save.blocks[begin:end], job.fence), parent
+            keys[begin:end],
+            lambda: memory.for_save(job.save.blocks[begin:end], job.fence),
+            parent,
         )
         add = self._counters.add
         add("save_us", (time.perf_counter_ns() - began) // 1000)
@@ -207,7 +210,7 @@ class Saver:
         add("blocks_saved", stored)
         add("bytes_saved", stored * self._block_bytes)
         add("blocks_known", sum(answer is False for answer in answers))
-        if store.path in ("shm", "unix", "tcp"):
+        if store.path in PATHS:
             add(f"calls_{store.path}")
         for answer in answers:
             if not isinstance(answer, bool):

@@ -3,6 +3,7 @@ StoreFailure, and asks nothing while the store counts as down."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ def connect(options: Options) -> kvasir.Client:
         connect_timeout=options.connect_timeout_ms / 1000,
         backoff=(0.02, 0.2),
         shm=options.shm,
+        rdma=options.rdma,
     )
 
 
@@ -79,9 +81,16 @@ class Store:
         self.options = options
         self.health = health
         self.path = "none"
+        # Run with every new client, before its first call: registers memory with it.
+        self.on_connect: Callable[[kvasir.Client], None] | None = None
         self._timeout = (timeout_ms or options.timeout_ms) / 1000
         self._client: kvasir.Client | None = None
         self._epoch = -1
+
+    def prepare(self) -> None:
+        """Connects already now, if the store is up; what fails will fail again when it matters."""
+        with contextlib.suppress(StoreFailure):
+            self._call(lambda _client, _timeout: None)
 
     def match(self, keys: Sequence[bytes], pin_ms: int) -> int:
         """How many leading keys are stored; found ones stay for pin_ms."""
@@ -93,20 +102,22 @@ class Store:
         self._look_at(answers)
         return [answer is True for answer in answers]
 
-    def get_into(self, keys: Sequence[bytes], memory: Sequence[Any]) -> list[Any]:
-        """Per key its length, None (absent) or the error."""
-        answers = self._call(lambda c, t: c.get_into_batch(keys, memory, timeout=t))
+    def get_into(self, keys: Sequence[bytes], memory: Callable[[], Sequence[Any]]) -> list[Any]:
+        """Per key its length, None (absent) or the error. Where to put them is asked once there is
+        a client, which may be another one than at the last call."""
+        answers = self._call(lambda c, t: c.get_into_batch(keys, memory(), timeout=t))
         self._look_at(answers)
         return answers
 
     def put_absent(
-        self, keys: Sequence[bytes], memory: Sequence[Any], parent: bytes | None
+        self, keys: Sequence[bytes], memory: Callable[[], Sequence[Any]], parent: bytes | None
     ) -> list[Any]:
-        """Stores a chain of blocks. Per key True (stored), False (was there) or the error."""
+        """Stores a chain of blocks. Per key True (stored), False (was there) or the error. The
+        memory is asked for as by :meth:`get_into`."""
         answers = self._call(
             lambda c, t: c.put_batch(
                 keys,
-                memory,
+                memory(),
                 only_if_absent=True,
                 checksum=self.options.checksum,
                 parent=parent,
@@ -140,6 +151,7 @@ class Store:
         try:
             if self._client is None:
                 self._client = connect(self.options)
+                end += self._attach(self._client)
             answer = function(self._client, max(end - time.monotonic(), 0.001))
             self.path = self._client.path
             return answer
@@ -147,6 +159,14 @@ class Store:
             if isinstance(error, _WAY):
                 self._lost(error)
             raise StoreFailure(reason_of(error), str(error)) from error
+
+    def _attach(self, client: kvasir.Client) -> float:
+        """Returns the seconds that it took: registering large tensors takes some, once, and is no
+        sign of a sick store."""
+        began = time.monotonic()
+        if self.on_connect is not None:
+            self.on_connect(client)
+        return time.monotonic() - began
 
     def _look_at(self, answers: Sequence[Any]) -> None:
         for answer in answers:

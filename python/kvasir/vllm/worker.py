@@ -13,7 +13,7 @@ from kvasir.vllm.health import Health
 from kvasir.vllm.keys import Fingerprint, Marker, key_prefix
 from kvasir.vllm.layout import Layout
 from kvasir.vllm.loader import Loader
-from kvasir.vllm.memory import HostMemory, StagedMemory
+from kvasir.vllm.memory import DeviceMemory, HostMemory, StagedMemory
 from kvasir.vllm.options import Options
 from kvasir.vllm.plan import Plan, Report
 from kvasir.vllm.saver import Saver
@@ -60,9 +60,21 @@ class WorkerSide:
         return Store(self._options, self._health)
 
     def _make_memory(self) -> Any:
-        on_host = all(t.device.type == "cpu" for t in self._kv_caches.values())
-        if on_host and self._options.staging == "auto":
+        devices = {str(t.device): t.device for t in self._kv_caches.values()}
+        types = {device.type for device in devices.values()}
+        if self._options.staging == "auto" and types == {"cpu"}:
             return HostMemory(self._layout)
+        if self._options.staging == "auto" and types == {"cuda"} and len(devices) == 1:
+            return DeviceMemory(
+                self._layout,
+                next(iter(devices.values())),
+                self._make_copy,
+                self._options.checksum,
+                self._logger,
+            )
+        return self._make_copy()
+
+    def _make_copy(self) -> StagedMemory:
         return StagedMemory(self._layout, self._kv_caches)
 
     def _announce(self, store: Store) -> None:
