@@ -148,21 +148,20 @@ static enum kvasir_status take_field(struct link *link, struct event_list *list,
     uint32_t field = list->field++;
     bool is_text = token->kind == REPLY_BULK || token->kind == REPLY_SIMPLE;
     bool is_key = field == EVENT_FIELD_KEY;
+    bool is_number = token->kind == REPLY_INTEGER && token->number >= 0;
     if (is_key && (is_text || token->kind == REPLY_BULK_HEADER)) {
         return take_key(link, list, event, token);
     }
     if (token->kind == REPLY_BULK_HEADER || is_key) {
         return KVASIR_PROTOCOL;
     }
-    if (token->kind == REPLY_INTEGER && token->number >= 0) {
-        if (field == EVENT_FIELD_NUMBER) {
-            event->number = (uint64_t)token->number;
-            event->shard = (uint32_t)(event->number % EVENT_SHARDS);
-        } else if (field == EVENT_FIELD_DATABASE) {
-            event->database = (uint32_t)token->number;
-        } else if (field == EVENT_FIELD_LENGTH) {
-            event->length_bytes = (size_t)token->number;
-        }
+    if (is_number && field == EVENT_FIELD_NUMBER) {
+        event->number = (uint64_t)token->number;
+        event->shard = (uint32_t)(event->number % EVENT_SHARDS);
+    } else if (is_number && field == EVENT_FIELD_DATABASE) {
+        event->database = (uint32_t)token->number;
+    } else if (is_number && field == EVENT_FIELD_LENGTH) {
+        event->length_bytes = (size_t)token->number;
     } else if (is_text && field == EVENT_FIELD_KIND) {
         event->kind = kind_of(token->text);
     } else if (is_text && field == EVENT_FIELD_TIER) {

@@ -42,7 +42,7 @@ for _ in $(seq 100); do
     [ -S "$scratch/k.sock" ] && break
     read -r -t 0.1 <> <(:)
 done
-for example in hello batch view submit; do
+for example in hello batch view submit events; do
     name="test_client_example_$example"
     if timeout 20 "$build/tests/examples/$example" "unix://$scratch/k.sock"; then
         echo "[       OK ] $name"

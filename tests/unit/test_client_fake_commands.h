@@ -178,6 +178,15 @@ static inline void fake_check_route(struct fake *fake, const struct fake_conn *c
     fake->misrouted += on_one_key && conn->listener != owner ? 1 : 0;
 }
 
+static inline void fake_events(struct fake *fake, struct fake_conn *conn, const struct slice *args)
+{
+    uint32_t asked = fake->events_asked++;
+    check(asked < ARRAY_COUNT(fake->events_since) && fake->event_replies[asked] != NULL);
+    (void)snprintf(fake->events_since[asked], sizeof fake->events_since[0], "%.*s",
+                   (int)args[1].length_bytes, (const char *)args[1].data);
+    fake_text(conn, fake->event_replies[asked]);
+}
+
 static inline void fake_run(struct fake *fake, struct fake_conn *conn, const struct slice *args,
                             uint32_t count)
 {
@@ -217,6 +226,8 @@ static inline void fake_run(struct fake *fake, struct fake_conn *conn, const str
         struct fake_entry *entry = fake_find(fake, key);
         fake_text(conn, entry->present ? ":1\r\n" : ":0\r\n");
         entry->present = false;
+    } else if (slice_equal_nocase(name, "KV.EVENTS")) {
+        fake_events(fake, conn, args);
     } else if (slice_equal_nocase(name, "KV.STAT")) {
         fake_stat(fake, conn, key);
     } else {

@@ -66,9 +66,12 @@ struct fake {
     int delay_ms; /* before each LEASE is answered */
     uint16_t fixed_port;
     size_t staging_grant_max;
+    const char *const *event_replies; /* what KV.EVENTS is answered, in turn; NULL ends it */
 
     /* Read after fake_stop. */
     uint32_t connections, misrouted, leases, releases, reserves, commits, aborts, sets, gets;
+    char events_since[8][24]; /* what KV.EVENTS was asked */
+    uint32_t events_asked;
     uint32_t match_commands, match_keys_max, hello_auth;
 
     uint16_t ports[FAKE_REACTORS_MAX];
