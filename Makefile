@@ -401,12 +401,15 @@ check-deep: ## Check more slowly: clang-tidy and cppcheck.
 
 # ---- running and shipping --------------------------------------------------------------------
 
-.PHONY: deps bench bench-rdma demo wheel venv-vllm venv-lmcache install clean help
+.PHONY: deps bench bench-fragment bench-rdma demo wheel venv-vllm venv-lmcache install clean help
 deps: ## Install the system packages that building, testing and checking need.
 	deps/install.sh
 
 bench: all ## Measure against raw copies and installed peers (BENCH_ARGS=--quick).
 	bench/run.sh $(BENCH_ARGS)
+
+bench-fragment: all ## Measure how full a store's memory gets, beside the peers (BENCH_ARGS=--quick).
+	KVASIR_BUILD=$(BUILD) bench/fragment.sh $(BENCH_ARGS)
 
 bench-rdma: all ## Measure RDMA against perftest in an emulated machine (BENCH_ARGS=--quick).
 	KVASIR_BUILD=$(BUILD) bench/rdma.sh $(BENCH_ARGS)

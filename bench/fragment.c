@@ -389,14 +389,15 @@ static void run_phase(struct bench *bench, const struct phase *phase)
     (void)printf("{\"peer\":\"%s\",\"phase\":\"%s\",\"puts\":%zu,\"written_gib\":%.1f,"
                  "\"live_share\":%.4f,\"live_of_memory\":%.4f,\"rss_share\":%.4f,\"failed\":%zu,"
                  "\"p50_us\":%.0f,\"p99_us\":%.0f,\"max_us\":%.0f,\"long_fits\":%s,"
-                 "\"long_evicted_mib\":%.1f,\"long_us\":%.0f,\"values\":%zu}\n",
+                 "\"long_mib\":%.1f,\"long_evicted_mib\":%.1f,\"long_us\":%.0f,\"values\":%zu}\n",
                  setup->peer, phase->name, times.count,
                  (double)written_bytes / (double)MEASURE_MIB / 1024,
                  (double)full.live_bytes / (double)setup->payload_bytes,
                  (double)full.live_bytes / (double)setup->memory_bytes,
                  (double)resident / (double)setup->memory_bytes, failed_count,
                  measure_quantile(&times, 0.5) * 1e6, measure_quantile(&times, 0.99) * 1e6,
-                 measure_quantile(&times, 1) * 1e6, fits ? "true" : "false", lost_mib,
+                 measure_quantile(&times, 1) * 1e6, fits ? "true" : "false",
+                 (double)long_bytes / (double)MEASURE_MIB, lost_mib,
                  measure_quantile(&last, 1) * 1e6, full.live_count);
     (void)fflush(stdout);
     free(times.values);

@@ -3,10 +3,11 @@
 # starts one server after the other on loopback, ends each by process id, and prints one table.
 #
 #   bench/fragment.sh [--quick] [--memory SIZE] [--turnover N] [--only PEER]
-#     --quick     a smoke slice: small values, few of them; only Kvasir's own figures are judged
+#     --quick     a slice for CI: values up to 8 MiB, few of them, without the peers, and one reactor, so that
+#                 nothing depends on when threads run
 #     --memory    what each server may take (1g)
 #     --turnover  each phase writes so many times the memory (4)
-#     --only      kvasir, store, redis, memcached or mooncake
+#     --only      kvasir, store, own (both), redis, memcached or mooncake
 #   KVASIR_BUILD  build directory (as make bench gives it)
 #   BENCH_PORT    first of the TCP ports to use, of four (21440)
 #
@@ -19,7 +20,7 @@ build=${KVASIR_BUILD:-}
 [ -n "$build" ] || build=$(find "$here/../build" -maxdepth 1 -name '*-release' 2>/dev/null | head -n 1)
 port=${BENCH_PORT:-21440}
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/kvasir/venv-bench
-memory=1g turnover=4 only=all puts=1000000 value_max=64m quick=no
+memory=1g turnover=4 only=all puts=1000000 value_max=64m reactors="1 2"
 
 die()
 {
@@ -29,7 +30,7 @@ die()
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=yes memory=256m turnover=1 puts=5000 value_max=8m ;;
+    --quick) memory=256m turnover=1 puts=100000 value_max=8m only=own reactors="1" ;;
     --memory) memory=${2:?--memory takes a size} && shift ;;
     --turnover) turnover=${2:?--turnover takes a number} && shift ;;
     --only) only=${2:?--only takes a peer} && shift ;;
@@ -58,7 +59,14 @@ end_server()
 trap 'end_server; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-wanted() { [ "$only" = all ] || [ "$only" = "$1" ]; }
+wanted()
+{
+    case $only in
+    all) true ;;
+    own) [ "$1" = store ] || [ "$1" = kvasir ] ;;
+    *) [ "$only" = "$1" ] ;;
+    esac
+}
 
 skip() { echo "fragment: skipped: $1: $2" >&2; }
 
@@ -105,12 +113,12 @@ if wanted store; then
     measure "the store by itself" "$build/bench/fragment_store" --puts "$puts" --memory "$memory"
 fi
 if wanted kvasir; then
-    for reactors in 1 2; do
-        start "$build/kvasir-server" --port "$port" --reactor-ports no --reactors $reactors \
+    for count in $reactors; do
+        start "$build/kvasir-server" --port "$port" --reactor-ports no --reactors "$count" \
             --maxmemory "$bytes"
         await 60 ping_port || die "kvasir-server does not start"
-        measure "kvasir, reactors $reactors" "$build/bench/fragment" "${load[@]}" --pid "$pid" \
-            --peer "kvasir x$reactors" --payload "$(field payload_region_bytes)"
+        measure "kvasir, reactors $count" "$build/bench/fragment" "${load[@]}" --pid "$pid" \
+            --peer "kvasir x$count" --payload "$(field payload_region_bytes)"
         end_server
     done
 fi
@@ -154,5 +162,5 @@ if wanted mooncake; then
     fi
 fi
 
-python3 "$here/fragment_table.py" "$lines" --quick $quick || failures=$((failures + 1))
+python3 "$here/fragment_table.py" "$lines" || failures=$((failures + 1))
 [ $failures -eq 0 ] || die "$failures parts failed"

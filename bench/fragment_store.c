@@ -145,7 +145,7 @@ static void run_phase(struct bench *bench, const struct phase *phase, uint64_t p
     (void)printf(
         "{\"peer\":\"store x%u\",\"phase\":\"%s\",\"puts\":%llu,\"written_gib\":%.1f,"
         "\"live_share\":%.4f,\"failed\":%llu,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.0f,"
-        "\"moved_share\":%.4f,\"long_fits\":%s,\"long_evicted_mib\":%.1f,\"values\":%llu,"
+        "\"moved_share\":%.4f,\"long_fits\":%s,\"long_mib\":%.1f,\"long_evicted_mib\":%.1f,\"values\":%llu,"
         "\"metadata_per_value\":%.1f}\n",
         bench->shard_count, phase->name, (unsigned long long)put_count,
         (double)written_bytes / (double)MEASURE_MIB / 1024,
@@ -153,7 +153,7 @@ static void run_phase(struct bench *bench, const struct phase *phase, uint64_t p
         measure_quantile(&times, 0.5) * 1e6, measure_quantile(&times, 0.99) * 1e6,
         measure_quantile(&times, 1) * 1e6,
         (double)(end.moved_bytes - begin.moved_bytes) / (double)written_bytes,
-        fits ? "true" : "false",
+        fits ? "true" : "false", (double)LONG_BYTES / (double)MEASURE_MIB,
         (double)(after.evicted_bytes - end.evicted_bytes) / (double)MEASURE_MIB,
         (unsigned long long)end.key_count,
         (double)end.metadata_bytes / (double)end.key_count - sizeof("fragment:0123456789") + 1);
