@@ -345,7 +345,7 @@ static void test_client_borrow_outside_the_region_is_refused(void **state)
 static void test_client_shm_cancelled_leases_are_given_back(void **state)
 {
     (void)state;
-    struct fake fake = {.delay_ms = 5};
+    struct fake fake = {.delay_ms = 500}; /* no answer comes before the request is taken back */
     struct kvasir_client *client = connect_shm(&fake);
     struct bundle bundle = bundle_make(10, VALUE_BYTES);
     assert_int_equal(kvasir_put_batch(client, bundle.items, 10, NULL, 0), KVASIR_OK);
