@@ -212,9 +212,9 @@ class Client:
     With ``shm`` values move through shared memory when server and client share a host, puts
     through ``staging_bytes`` of it per connection. With ``rdma`` puts from, and gets into, buffers
     that were given to :meth:`register` go by RDMA where the server offers it: ``rdma_module`` is
-    the path of ``rdma.so`` (None: the one beside the library), ``rdma_device`` the device (None:
-    the first whose port is up), ``rdma_gid_index`` and ``rdma_mtu`` what it speaks from and how
-    long a packet is at most (None: what fits). ``rdma_mode`` says who moves the bytes: ``"server"``
+    the path of ``rdma.so`` (None: the one beside the library), ``rdma_device`` the devices, with
+    commas between (None: each whose port is up), ``rdma_gid_index`` and ``rdma_mtu`` what it
+    speaks from and how long a packet is at most (None: what fits). ``rdma_mode`` says who moves the bytes: ``"server"``
     in one round trip, or ``"client"``, which takes a round trip more for a put and spares the
     server's cores; where the server lends no memory, it drives all the same. ``cuda_module`` is the
     path of ``cuda.so`` (None: the one beside the library), ``bounce_bytes`` the pinned host memory

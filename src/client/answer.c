@@ -77,8 +77,7 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
         if (link->shm_wanted && link->is_unix && link->greeting->shm) {
             greeting_begin(&link->greeting_reader);
             opening_connect_shm(link);
-        } else if (link->client->memory == NULL || !link->greeting->rdma ||
-                   !queue_pair_ask(link, now_us)) {
+        } else if (link->client->memory == NULL || !queue_pair_ask_all(link, now_us)) {
             greeted(link);
         }
     }
@@ -87,26 +86,27 @@ static enum kvasir_status take_kv_hello(struct link *link, const struct link_com
 
 void answer_connected(struct link *link)
 {
-    if (link->state == LINK_GREETING) {
+    if (link->state == LINK_GREETING && (link_has_rdma(link) || !link_asks_rdma(link))) {
         greeted(link);
     }
 }
 
 /* Part of the greeting, or later, when another queue pair takes the place of one that failed. Whatever
  * goes wrong, the socket still works. */
-static enum kvasir_status take_connect_rdma(struct link *link, const struct reply_token *token,
-                                            int64_t now_us)
+static enum kvasir_status take_connect_rdma(struct link *link, const struct link_command *command,
+                                            const struct reply_token *token, int64_t now_us)
 {
+    struct queue_pair *pair = &link->pairs[command->first];
     enum kvasir_status status = KVASIR_OK;
     if (token->depth == 0 && token->kind == REPLY_ERROR) {
         int length = token->text.length_bytes < 200 ? (int)token->text.length_bytes : 200;
         client_explain_rdma(link->client, "the server refuses RDMA: %.*s", length,
                             (const char *)token->text.data);
-        queue_pair_break(link, now_us);
+        queue_pair_break(pair, now_us);
     } else {
-        status = queue_pair_token(link, token, now_us);
+        status = queue_pair_token(pair, token, now_us);
     }
-    if (status == KVASIR_OK && token->ends_reply && !link->pair.connecting) {
+    if (status == KVASIR_OK && token->ends_reply) {
         answer_connected(link);
     }
     return status;
@@ -184,7 +184,7 @@ static enum kvasir_status take_put(struct link *link, struct link_command *comma
     }
     struct kvasir_request *request = command->request;
     if (command->kind == LINK_PUT_FROM && stored) {
-        queue_pair_works(&link->pair);
+        queue_pair_works(link, command->pair_mask);
     }
     if (command->kind == LINK_COMMIT && request != NULL) {
         borrow_staging_done(link, request, command->first);
@@ -266,7 +266,7 @@ static enum kvasir_status take_get_into(struct link *link, struct link_command *
         return KVASIR_PROTOCOL;
     }
     if (token->kind == REPLY_INTEGER) {
-        queue_pair_works(&link->pair);
+        queue_pair_works(link, command->pair_mask);
     }
     if (request == NULL) {
         return KVASIR_OK;
@@ -373,7 +373,9 @@ static void refused(struct link *link, struct link_command *command, uint32_t in
     }
     if ((by_grant || by_rdma) && !final && request->call != JOB_VIEW) {
         link->client->counters.path_fallbacks++;
-        job_requeue(request, index, by_grant && !link_has_shm(link) ? JOB_SERVED : JOB_INLINE);
+        bool by_other = by_rdma && status == KVASIR_IO; /* if another queue pair is up */
+        job_requeue(request, index,
+                    by_other || (by_grant && !link_has_shm(link)) ? JOB_SERVED : JOB_INLINE);
         return;
     }
     job_answer(request, index, status);
@@ -386,7 +388,7 @@ static void take_error(struct link *link, struct link_command *command,
     bool by_rdma = is_of_pair(command) || (is_of_grant(command) && !link_has_shm(link));
     /* Of the queue pair that is there now, or of one before it: then one is made in vain. */
     if (by_rdma && (status == KVASIR_IO || status == KVASIR_UNSUPPORTED)) {
-        queue_pair_break(link, now_us);
+        queue_pair_failed(link, token->text, now_us);
     }
     struct kvasir_request *request = command->request;
     if (command->kind == LINK_LEASE) {
@@ -448,7 +450,7 @@ static enum kvasir_status take_any(struct link *link, struct link_command *comma
     case LINK_CONNECT_RING:
         return take_connect_ring(link, token);
     case LINK_CONNECT_RDMA:
-        return take_connect_rdma(link, token, now_us);
+        return take_connect_rdma(link, command, token, now_us);
     }
     unreachable();
 }

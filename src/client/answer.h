@@ -14,5 +14,6 @@ void answer_payload_done(struct link *link);
 void answer_end(struct link *link, int64_t now_us);
 /* The link is lost: every command in flight fails. */
 void answer_abandon(struct link *link, enum kvasir_status status);
-/* The device has connected the link's queue pair, or cannot: the greeting, if it is still that, is over. */
+/* A device has connected a queue pair of the link, or cannot: the greeting, if it is still that, is over with
+ * the first that is up, or when none is awaited. */
 void answer_connected(struct link *link);

@@ -41,8 +41,8 @@ static enum kvasir_status take_extent(struct link *link, const struct reply_toke
         return KVASIR_OK;
     }
     if (!*complete_p) {
-        answer->grant_key = (uint32_t)token->number;
-        return token->number <= UINT32_MAX ? KVASIR_OK : KVASIR_PROTOCOL;
+        answer->grant_key = (uint64_t)token->number;
+        return KVASIR_OK;
     }
     answer->extent_word = 0;
     answer->extents_left--;

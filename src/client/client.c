@@ -255,7 +255,7 @@ static void forget_memory(struct kvasir_client *client)
     client->memory = NULL;
     client->bounces = NULL;
     for (uint32_t i = 0; i < client->link_count; i++) {
-        client->links[i]->pair = (struct queue_pair){.state = QUEUE_PAIR_NONE};
+        queue_pair_init(client->links[i]);
     }
     client->connecting_count = 0;
 }

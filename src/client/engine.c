@@ -100,7 +100,8 @@ static void orphan(struct link *link, struct kvasir_request *request, int64_t no
         if (command->kind == LINK_RESERVE || command->kind == LINK_COMMIT) {
             borrow_staging_done(link, request, command->first);
         } else if (command->kind == LINK_PUT_FROM || command->kind == LINK_GET_INTO) {
-            queue_pair_break(link, now_us); /* the server must not touch the caller's memory now */
+            queue_pair_break_some(link, command->pair_mask,
+                                  now_us); /* the server must not touch the caller's memory now */
         }
         command->request = NULL;
     }
@@ -231,7 +232,7 @@ static int wait_ms(int64_t until_us, int64_t now_us)
 
 /* The links that wait for something. */
 struct waiters {
-    struct pollfd polled[GREETING_REACTORS_MAX + 1]; /* the device's behind those of the links */
+    struct pollfd polled[GREETING_REACTORS_MAX + RAILS_MAX]; /* the devices' behind the links' */
     struct link *links[GREETING_REACTORS_MAX];
     nfds_t count;
     nfds_t ring_count; /* of them, those with rings */
@@ -299,11 +300,12 @@ static bool poll_busily(struct kvasir_client *client, struct waiters *waiters, i
 static void sleep_until(struct kvasir_client *client, struct waiters *waiters, int64_t until_us)
 {
     bool moved;
-    int fd = rdma_move_wait_fd(client, &moved);
+    int fds[RAILS_MAX];
+    unsigned fd_count = rdma_move_wait_fds(client, fds, &moved);
     nfds_t count = waiters->count;
     bool sleeps = !moved;
-    if (fd >= 0) {
-        waiters->polled[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    for (unsigned i = 0; i < fd_count; i++) {
+        waiters->polled[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     }
     for (nfds_t i = 0; i < waiters->count; i++) {
         struct link *link = waiters->links[i];

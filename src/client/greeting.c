@@ -160,15 +160,16 @@ static void take_transport(struct greeting_reader *reader, const struct reply_to
     reader->inner_value_next = false;
     if (reader->inner_field == FIELD_NAME && is_text(token)) {
         reader->transport_shm = slice_equal(token->text, slice_of_text("shm"));
-        reader->transport_rdma = slice_equal(token->text, slice_of_text("rdma"));
+        reader->transport_rdma =
+            slice_equal(token->text, slice_of_text("rdma")) && greeting->rdma_count < RAILS_MAX;
+        greeting->rdma_count += reader->transport_rdma ? 1 : 0;
     } else if (reader->inner_field == FIELD_SOCKET) {
         set_text(reader->transport_socket, sizeof reader->transport_socket, token);
     } else {
         take_address(reader, token);
     }
     if (reader->transport_rdma) {
-        greeting->rdma = true;
-        greeting->rdma_address = reader->transport_address;
+        greeting->rdma_addresses[greeting->rdma_count - 1] = reader->transport_address;
     }
     if (reader->transport_shm) {
         greeting->shm = true;
@@ -206,9 +207,8 @@ enum kvasir_status greeting_token(struct greeting_reader *reader, const struct r
     } else if (token->depth == 3 && reader->field == FIELD_TRANSPORTS) {
         take_transport(reader, token, greeting);
     } else if (token->depth == 4 && reader->inner_field == FIELD_MODES && reader->transport_rdma) {
-        greeting->rdma_lends =
-            greeting->rdma_lends ||
-            (is_text(token) && slice_equal(token->text, slice_of_text("client")));
+        bool *lends = &greeting->rdma_lends[greeting->rdma_count - 1];
+        *lends = *lends || (is_text(token) && slice_equal(token->text, slice_of_text("client")));
     }
     if (token->ends_reply &&
         (greeting->reactor_count == 0 ||

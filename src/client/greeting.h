@@ -2,6 +2,7 @@
 /* greeting – what a server says about itself (KV.HELLO) and about its shared memory (KV.CONNECT SHM),
  * read token by token. Embedded in a link; one thread; owns nothing. */
 
+#include "client/rail.h"
 #include "proto/link_word.h"
 #include "proto/reply_reader.h"
 
@@ -27,9 +28,9 @@ struct greeting {
     uint32_t socket_count;
     bool shm; /* on offer */
     char shm_socket[GREETING_PATH_BYTES_MAX];
-    bool rdma; /* on offer, by the device of this address (which names no queue pair) */
-    struct kvasir_link_address rdma_address;
-    bool rdma_lends; /* the client may drive */
+    uint32_t rdma_count;                                  /* devices by which RDMA is on offer */
+    struct kvasir_link_address rdma_addresses[RAILS_MAX]; /* which name no queue pair */
+    bool rdma_lends[RAILS_MAX];                           /* the client may drive */
     uint16_t ports[GREETING_REACTORS_MAX];
     char sockets[GREETING_REACTORS_MAX][GREETING_PATH_BYTES_MAX];
 };

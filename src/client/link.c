@@ -29,6 +29,7 @@ struct link *link_create(struct kvasir_client *client, uint32_t index)
     link->client = client;
     link->index = index;
     channel_init(&link->channel);
+    queue_pair_init(link);
     link->passed_fds[0] = -1;
     link->passed_fds[1] = -1;
     link->inbox = malloc(LINK_INBOX_BYTES);

@@ -56,8 +56,10 @@ enum link_command_kind {
 
 struct link_command {
     enum link_command_kind kind;
-    uint32_t first;                 /* item index; further items by job_item.next */
+    uint32_t
+        first; /* item index; further items by job_item.next. Of CONNECT_RDMA: the queue pair */
     uint32_t count;                 /* items */
+    uint8_t pair_mask;              /* queue pairs that its payload moves by */
     struct kvasir_request *request; /* borrowed; NULL: of the link itself, or withdrawn */
     size_t weight_bytes;            /* payload expected to move by the socket */
     uint64_t out_end;               /* outbox position at which it is wholly sent */
@@ -80,7 +82,7 @@ struct link_answer {
     struct segment_cursor cursor;
     struct kvasir_view *view; /* being filled; owned */
     struct rdma_move *move;   /* likewise */
-    uint32_t grant_key;
+    uint64_t grant_key;
     uint32_t extent_word; /* which part of an extent comes next */
     struct kvasir_stat stat;
 };
@@ -128,7 +130,8 @@ struct link {
     int passed_fds[2]; /* owned until mapped */
     uint32_t passed_fd_count;
     struct shm_map shm;
-    struct queue_pair pair;
+    struct queue_pair pairs[RAILS_MAX];
+    uint32_t pair_next; /* to begin with, so that each gets its share */
     size_t staging_used_bytes;
     uint32_t leases_in_flight;   /* keys in LEASE commands without a reply */
     uint32_t reserves_in_flight; /* RESERVE commands without a reply */
@@ -167,13 +170,34 @@ void link_release_later(struct link *link, uint64_t lease_id, uint64_t length_by
 
 static inline bool link_has_rdma(const struct link *link)
 {
-    return link->pair.state == QUEUE_PAIR_UP;
+    for (uint32_t i = 0; i < RAILS_MAX; i++) {
+        if (link->pairs[i].state == QUEUE_PAIR_UP) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Payload of registered buffers is moved by this side. */
 static inline bool link_lends(const struct link *link)
 {
-    return link_has_rdma(link) && link->pair.lends;
+    for (uint32_t i = 0; i < RAILS_MAX; i++) {
+        if (link->pairs[i].state == QUEUE_PAIR_UP && link->pairs[i].lends) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Word of a queue pair is awaited. */
+static inline bool link_asks_rdma(const struct link *link)
+{
+    for (uint32_t i = 0; i < RAILS_MAX; i++) {
+        if (link->pairs[i].state == QUEUE_PAIR_ASKED) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static inline bool link_has_shm(const struct link *link)

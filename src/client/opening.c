@@ -51,25 +51,33 @@ void opening_connect_ring(struct link *link)
     push(link, LINK_CONNECT_RING);
 }
 
-void opening_connect_rdma(struct link *link, const struct kvasir_link_address *local, bool lends)
+void opening_connect_rdma(struct link *link, const struct opening_rdma *wanted)
 {
     struct outbox *outbox = &link->outbox;
     char text[KVASIR_DEVICE_NAME_BYTES];
-    outbox_add_array(outbox, 2 + 2 * LINK_WORD_COUNT + (lends ? 2 : 0));
+    /* A server of one device may not know the words for several. */
+    bool several = link->greeting->rdma_count > 1 || wanted->link > 0;
+    outbox_add_array(outbox, 2 + 2 * LINK_WORD_COUNT + (several ? 4 : 0) + (wanted->lends ? 2 : 0));
     outbox_add_text(outbox, "KV.CONNECT");
     outbox_add_text(outbox, "RDMA");
     for (unsigned i = 0; i < LINK_WORD_COUNT; i++) {
         outbox_add_text(outbox, link_word_name((enum link_word)i));
         if (link_word_is_number((enum link_word)i)) {
-            outbox_add_number(outbox, link_word_number(local, (enum link_word)i));
+            outbox_add_number(outbox, link_word_number(&wanted->local, (enum link_word)i));
         } else {
-            link_word_text(local, (enum link_word)i, text);
+            link_word_text(&wanted->local, (enum link_word)i, text);
             outbox_add_text(outbox, text);
         }
     }
-    if (lends) {
+    if (several) {
+        outbox_add_text(outbox, "LINK");
+        outbox_add_number(outbox, wanted->link);
+        outbox_add_text(outbox, "VIA");
+        outbox_add_text(outbox, wanted->via);
+    }
+    if (wanted->lends) {
         outbox_add_text(outbox, "MODE");
         outbox_add_text(outbox, "CLIENT");
     }
-    push(link, LINK_CONNECT_RDMA);
+    link_command_push(link, LINK_CONNECT_RDMA)->first = wanted->link;
 }

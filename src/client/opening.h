@@ -7,5 +7,11 @@
 void opening_hello(struct link *link);
 void opening_connect_shm(struct link *link);
 void opening_connect_ring(struct link *link);
-/* With lends this side drives. */
-void opening_connect_rdma(struct link *link, const struct kvasir_link_address *local, bool lends);
+struct opening_rdma {
+    struct kvasir_link_address local;
+    uint32_t link;   /* which of the connection's queue pairs */
+    const char *via; /* by which of the server's devices */
+    bool lends;      /* this side drives */
+};
+
+void opening_connect_rdma(struct link *link, const struct opening_rdma *wanted);

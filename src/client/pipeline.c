@@ -5,6 +5,7 @@
 #include "client/client_impl.h"
 #include "client/event_list.h"
 #include "client/put_options.h"
+#include "client/spread.h"
 #include "proto/resp_encode.h"
 
 /* Payload expected or under way by one socket; keeps a fast network busy for a round trip. */
@@ -171,7 +172,7 @@ static uint32_t grant_ms(const struct kvasir_request *request, int64_t now_us)
 
 /* What the server is to know of the item's memory; 0: it goes another way. */
 static unsigned expose_item(struct link *link, const struct kvasir_request *request, uint32_t index,
-                            struct kvasir_remote *remotes)
+                            struct stripe *stripes)
 {
     uint32_t count;
     const struct iovec *segments = job_segments(request, index, &count);
@@ -179,57 +180,60 @@ static unsigned expose_item(struct link *link, const struct kvasir_request *requ
         segment_total_bytes(segments, count) < PIPELINE_RDMA_BYTES_MIN) {
         return 0;
     }
-    return remote_memory_expose(link->client->memory, segments, count, remotes,
-                                PIPELINE_REMOTES_MAX);
+    return spread_expose(link, segments, count, stripes, PIPELINE_REMOTES_MAX);
 }
 
-static void add_remotes(struct outbox *outbox, const struct kvasir_remote *remotes, unsigned count)
+/* Returns the mask of the queue pairs. */
+static uint8_t add_stripes(struct outbox *outbox, const struct stripe *stripes, unsigned count)
 {
+    unsigned mask = 0;
     for (unsigned i = 0; i < count; i++) {
-        outbox_add_number(outbox, remotes[i].address);
-        outbox_add_number(outbox, remotes[i].key);
-        outbox_add_number(outbox, remotes[i].bytes);
+        outbox_add_number(outbox, stripes[i].address);
+        outbox_add_number(outbox, stripes[i].key);
+        outbox_add_number(outbox, stripes[i].bytes);
+        mask |= 1U << (stripes[i].key >> QUEUE_PAIR_KEY_BITS);
     }
+    return (uint8_t)mask;
 }
 
 static bool add_put_from(struct link *link, struct kvasir_request *request,
-                         const struct kvasir_remote *remotes, unsigned remote_count)
+                         const struct stripe *stripes, unsigned stripe_count)
 {
     uint32_t index = request->queues[link->index].head;
     const struct kvasir_item *item = &request->items[index];
     bool checksum = request->put.checksum;
-    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES + remote_count * PIPELINE_REMOTE_BYTES,
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES + stripe_count * PIPELINE_REMOTE_BYTES,
                   PIPELINE_SINGLE_ENTRIES)) {
         return false;
     }
     (void)job_take(request, link->index);
     outbox_add_array(&link->outbox,
-                     4 + 3 * remote_count + put_options_count(request, index, checksum));
+                     4 + 3 * stripe_count + put_options_count(request, index, checksum));
     outbox_add_text(&link->outbox, "KV.PUT");
     outbox_add_slice(&link->outbox, job_key(item));
     outbox_add_number(&link->outbox, job_payload_bytes(item));
     put_options_add(&link->outbox, request, index, checksum);
     outbox_add_text(&link->outbox, "FROM");
-    add_remotes(&link->outbox, remotes, remote_count);
-    (void)push(link, LINK_PUT_FROM, request, index, 1);
+    uint8_t mask = add_stripes(&link->outbox, stripes, stripe_count);
+    push(link, LINK_PUT_FROM, request, index, 1)->pair_mask = mask;
     return true;
 }
 
 static bool add_get_into(struct link *link, struct kvasir_request *request,
-                         const struct kvasir_remote *remotes, unsigned remote_count)
+                         const struct stripe *stripes, unsigned stripe_count)
 {
     uint32_t index = request->queues[link->index].head;
-    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES + remote_count * PIPELINE_REMOTE_BYTES,
+    if (!has_room(link, 0, PIPELINE_SINGLE_BYTES + stripe_count * PIPELINE_REMOTE_BYTES,
                   PIPELINE_SINGLE_ENTRIES)) {
         return false;
     }
     (void)job_take(request, link->index);
-    outbox_add_array(&link->outbox, 3 + 3 * remote_count);
+    outbox_add_array(&link->outbox, 3 + 3 * stripe_count);
     outbox_add_text(&link->outbox, "KV.GET");
     outbox_add_slice(&link->outbox, job_key(&request->items[index]));
     outbox_add_text(&link->outbox, "INTO");
-    add_remotes(&link->outbox, remotes, remote_count);
-    (void)push(link, LINK_GET_INTO, request, index, 1);
+    uint8_t mask = add_stripes(&link->outbox, stripes, stripe_count);
+    push(link, LINK_GET_INTO, request, index, 1)->pair_mask = mask;
     return true;
 }
 
@@ -471,9 +475,9 @@ static bool add_any_get(struct link *link, struct kvasir_request *request, uint3
         job_answer(request, index, KVASIR_UNSUPPORTED);
         return true;
     }
-    struct kvasir_remote remotes[PIPELINE_REMOTES_MAX];
-    unsigned remote_count = expose_item(link, request, index, remotes);
-    return remote_count > 0 ? add_get_into(link, request, remotes, remote_count)
+    struct stripe stripes[PIPELINE_REMOTES_MAX];
+    unsigned stripe_count = expose_item(link, request, index, stripes);
+    return stripe_count > 0 ? add_get_into(link, request, stripes, stripe_count)
                             : detour(link, request, index, false) || add_get(link, request);
 }
 
@@ -494,10 +498,10 @@ static bool add_any_put(struct link *link, struct kvasir_request *request, uint3
     if ((by_shm && length <= link->shm.staging_bytes) || wants_move(link, request, index)) {
         return add_reserve(link, request, now_us);
     }
-    struct kvasir_remote remotes[PIPELINE_REMOTES_MAX];
-    unsigned remote_count = expose_item(link, request, index, remotes);
-    if (remote_count > 0) {
-        return add_put_from(link, request, remotes, remote_count);
+    struct stripe stripes[PIPELINE_REMOTES_MAX];
+    unsigned stripe_count = expose_item(link, request, index, stripes);
+    if (stripe_count > 0) {
+        return add_put_from(link, request, stripes, stripe_count);
     }
     if (detour(link, request, index, false)) {
         return true;
@@ -540,9 +544,11 @@ void pipeline_fill(struct link *link, int64_t now_us)
     if (!has_work) {
         return;
     }
-    if (queue_pair_is_due(&link->pair, now_us) && link->client->memory != NULL &&
-        has_room(link, 0, PIPELINE_SINGLE_BYTES, 1)) {
-        (void)queue_pair_ask(link, now_us);
+    for (uint32_t i = 0; link->client->memory != NULL && i < RAILS_MAX; i++) {
+        if (queue_pair_is_due(&link->pairs[i], now_us) &&
+            has_room(link, 0, PIPELINE_SINGLE_BYTES, 1)) {
+            (void)queue_pair_ask(&link->pairs[i], now_us);
+        }
     }
     bool blocked = false;
     list_foreach_safe (member, after, &link->client->requests) {

@@ -19,7 +19,8 @@ struct rdma_move {
     struct link *link;              /* borrowed; links outlive their transfers */
     struct kvasir_request *request; /* borrowed; NULL: withdrawn, only the event is waited for */
     uint32_t index;
-    uint32_t generation; /* of the queue pair that the keys are good on */
+    uint32_t generation;     /* of the queue pair that the keys are good on */
+    struct queue_pair *pair; /* borrowed from the link; NULL until there is a key */
     uint64_t grant_id;
     uint64_t length_bytes;
     struct kvasir_job job;
@@ -34,10 +35,10 @@ struct rdma_move *rdma_move_create(struct link *link, struct kvasir_request *req
                                    uint32_t index, uint64_t length_bytes, uint64_t piece_max)
 {
     uint32_t count;
-    const struct iovec *segments = job_segments(request, index, &count);
+    (void)job_segments(request, index, &count);
     struct rdma_move *move;
     /* A piece has a byte at least, and no adapter takes so many. */
-    if (piece_max > length_bytes || piece_max > UINT16_MAX) {
+    if (length_bytes == 0 || piece_max > length_bytes || piece_max > UINT16_MAX) {
         return NULL;
     }
     move = calloc(1, sizeof *move + (size_t)piece_max * sizeof(struct kvasir_remote) +
@@ -49,7 +50,6 @@ struct rdma_move *rdma_move_create(struct link *link, struct kvasir_request *req
     move->link = link;
     move->request = request;
     move->index = index;
-    move->generation = link->pair.generation;
     move->length_bytes = length_bytes;
     move->remote_max = (uint32_t)piece_max;
     move->locals = (struct kvasir_local *)(void *)(move->remotes + piece_max);
@@ -59,23 +59,21 @@ struct rdma_move *rdma_move_create(struct link *link, struct kvasir_request *req
         .locals = move->locals,
         .remotes = move->remotes,
     };
-    move->job.local_count =
-        remote_memory_locals(link->client->memory, segments, count, length_bytes, move->locals);
-    if (move->job.local_count == 0) {
-        free(move);
-        return NULL;
-    }
     list_init(&move->member);
     return move;
 }
 
-bool rdma_move_add(struct rdma_move *move, uint64_t address, uint32_t key, uint64_t bytes)
+bool rdma_move_add(struct rdma_move *move, uint64_t address, uint64_t key, uint64_t bytes)
 {
-    if (move->job.remote_count == move->remote_max) {
+    uint64_t index = key >> QUEUE_PAIR_KEY_BITS;
+    if (move->job.remote_count == move->remote_max || index >= RAILS_MAX ||
+        (move->pair != NULL && move->pair != &move->link->pairs[index])) {
         return false;
     }
+    move->pair = &move->link->pairs[index];
+    move->generation = move->pair->generation;
     move->remotes[move->job.remote_count] =
-        (struct kvasir_remote){.address = address, .key = key, .bytes = bytes};
+        (struct kvasir_remote){.address = address, .key = (uint32_t)key, .bytes = bytes};
     move->job.remote_count++;
     return true;
 }
@@ -135,7 +133,7 @@ static void succeed(struct rdma_move *move)
     struct kvasir_item *item = &request->items[move->index];
     uint32_t index = move->index;
     detach(move);
-    queue_pair_works(&move->link->pair);
+    queue_pair_works(move->link, 1U << move->pair->index);
     if (move->job.kind == KVASIR_JOB_WRITE) {
         request->work[index].grant_id = move->grant_id;
         job_requeue(request, index, JOB_COMMIT);
@@ -149,13 +147,31 @@ static void succeed(struct rdma_move *move)
 
 /* ---- under way ----------------------------------------------------------------------------- */
 
+/* Its queue pair is still the one that the keys are good on. */
+static bool is_current(const struct rdma_move *move)
+{
+    return move->pair != NULL && move->generation == move->pair->generation;
+}
+
+/* The item's memory, as the queue pair's device knows it. */
+static void find_locals(struct rdma_move *move)
+{
+    uint32_t count;
+    const struct iovec *segments = job_segments(move->request, move->index, &count);
+    if (move->pair != NULL) {
+        move->job.local_count =
+            remote_memory_locals(move->link->client->memory, move->pair->device, segments, count,
+                                 move->length_bytes, move->locals);
+    }
+}
+
 /* False: it waits, and is offered again after the next event. */
 static bool post(struct rdma_move *move)
 {
-    struct link *link = move->link;
+    const struct queue_pair *pair = move->pair;
     enum kvasir_status status = KVASIR_CLOSED;
-    if (link_has_rdma(link) && move->generation == link->pair.generation) {
-        status = remote_memory_ops(link->client->memory)->submit(link->pair.link, &move->job);
+    if (is_current(move) && pair->state == QUEUE_PAIR_UP && move->job.local_count > 0) {
+        status = remote_memory_ops(move->link->client->memory)->submit(pair->link, &move->job);
     }
     move->posted = status == KVASIR_PENDING;
     if (status != KVASIR_PENDING && status != KVASIR_AGAIN) {
@@ -172,6 +188,7 @@ void rdma_move_start(struct rdma_move **move_p, uint64_t grant_id)
     move->grant_id = grant_id;
     move->request->work[move->index].mode = JOB_MOVING;
     move->link->move_count++;
+    find_locals(move);
     list_push_back(&move->link->client->moves, &move->member);
     (void)post(move);
 }
@@ -195,48 +212,58 @@ static void take_move(struct rdma_move *move, const struct kvasir_event *event)
     } else if (move->request != NULL) {
         /* A queue pair does not live on after a failure. Of one that was closed for another reason the
          * next may be there already. */
-        if (move->generation == move->link->pair.generation) {
+        if (is_current(move)) {
             client_explain_rdma(move->link->client, "a transfer failed: %s", event->reason);
-            queue_pair_break(move->link, clock_mono_us());
+            queue_pair_break(move->pair, clock_mono_us());
         }
         fall_back(move);
     }
     finish(move);
 }
 
-static void take_down(struct kvasir_client *client, const struct kvasir_event *event)
+/* NULL: it was closed meanwhile. */
+static struct queue_pair *find_pair(struct kvasir_client *client, uint64_t cookie)
 {
     for (uint32_t i = 0; i < client->link_count; i++) {
-        struct link *link = client->links[i];
-        /* Where the server drives, its answers tell. */
-        if (link_lends(link) && queue_pair_cookie(link) == event->cookie) {
-            client_explain_rdma(client, "the queue pair failed: %s", event->reason);
-            queue_pair_break(link, clock_mono_us());
+        for (uint32_t k = 0; k < RAILS_MAX; k++) {
+            struct queue_pair *pair = &client->links[i]->pairs[k];
+            if (queue_pair_cookie(pair) == cookie) {
+                return pair;
+            }
         }
+    }
+    return NULL;
+}
+
+static void take_down(struct kvasir_client *client, const struct kvasir_event *event)
+{
+    struct queue_pair *pair = find_pair(client, event->cookie);
+    /* Where the server drives, its answers tell. */
+    if (pair != NULL && pair->state == QUEUE_PAIR_UP && pair->lends) {
+        client_explain_rdma(client, "the queue pair failed: %s", event->reason);
+        queue_pair_break(pair, clock_mono_us());
     }
 }
 
 /* Of a queue pair that was closed meanwhile nothing comes. */
 static void take_up(struct kvasir_client *client, const struct kvasir_event *event)
 {
-    for (uint32_t i = 0; i < client->link_count; i++) {
-        struct link *link = client->links[i];
-        if (link->pair.connecting && queue_pair_cookie(link) == event->cookie) {
-            queue_pair_connected(link, event, clock_mono_us());
-            answer_connected(link);
-        }
+    struct queue_pair *pair = find_pair(client, event->cookie);
+    if (pair != NULL && pair->connecting) {
+        queue_pair_connected(pair, event, clock_mono_us());
+        answer_connected(pair->owner);
     }
 }
 
-bool rdma_move_poll(struct kvasir_client *client)
+static bool poll_device(struct kvasir_client *client, uint32_t device)
 {
     const struct remote_memory *memory = client->memory;
+    struct kvasir_queue *queue = remote_memory_queue(memory, device);
     struct kvasir_event events[EVENTS_MAX];
     bool any = false;
     unsigned count = EVENTS_MAX;
-    while (memory != NULL && count == EVENTS_MAX) {
-        count =
-            remote_memory_ops(memory)->queue_poll(remote_memory_queue(memory), events, EVENTS_MAX);
+    while (count == EVENTS_MAX) {
+        count = remote_memory_ops(memory)->queue_poll(queue, events, EVENTS_MAX);
         for (unsigned i = 0; i < count; i++) {
             if (events[i].kind == KVASIR_EVENT_JOB) {
                 take_move((struct rdma_move *)(uintptr_t)events[i].cookie, &events[i]);
@@ -247,6 +274,16 @@ bool rdma_move_poll(struct kvasir_client *client)
             }
         }
         any = any || count > 0;
+    }
+    return any;
+}
+
+bool rdma_move_poll(struct kvasir_client *client)
+{
+    bool any = false;
+    uint32_t count = client->memory != NULL ? remote_memory_device_count(client->memory) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        any = poll_device(client, i) || any;
     }
     if (any) {
         post_waiting(client);
@@ -259,18 +296,23 @@ bool rdma_move_is_awaited(const struct kvasir_client *client)
     return !list_empty(&client->moves) || client->connecting_count > 0;
 }
 
-int rdma_move_wait_fd(struct kvasir_client *client, bool *ready_p)
+unsigned rdma_move_wait_fds(struct kvasir_client *client, int *fds, bool *ready_p)
 {
     const struct remote_memory *memory = client->memory;
+    uint32_t count = memory != NULL ? remote_memory_device_count(memory) : 0;
     *ready_p = false;
-    if (memory == NULL || !rdma_move_is_awaited(client)) {
-        return -1;
+    if (!rdma_move_is_awaited(client)) {
+        return 0;
     }
-    if (remote_memory_ops(memory)->queue_arm(remote_memory_queue(memory)) == KVASIR_OK) {
-        return remote_memory_ops(memory)->queue_fd(remote_memory_queue(memory));
+    for (uint32_t i = 0; i < count; i++) {
+        struct kvasir_queue *queue = remote_memory_queue(memory, i);
+        if (remote_memory_ops(memory)->queue_arm(queue) != KVASIR_OK) {
+            *ready_p = true;
+            return 0;
+        }
+        fds[i] = remote_memory_ops(memory)->queue_fd(queue);
     }
-    *ready_p = true;
-    return -1;
+    return count;
 }
 
 /* ---- ending early -------------------------------------------------------------------------- */
@@ -282,8 +324,8 @@ void rdma_move_withdraw(struct link *link, struct kvasir_request *request, int64
         if (move->link != link || move->request != request) {
             continue;
         }
-        if (move->posted && move->generation == link->pair.generation) {
-            queue_pair_break(link, now_us);
+        if (move->posted && is_current(move)) {
+            queue_pair_break(move->pair, now_us);
         }
         detach(move);
         give_back(move);

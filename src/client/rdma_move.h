@@ -24,8 +24,9 @@ struct rdma_move;
 /* length_bytes of the item's memory, and up to piece_max of the server's. NULL: out of memory. */
 struct rdma_move *rdma_move_create(struct link *link, struct kvasir_request *request,
                                    uint32_t index, uint64_t length_bytes, uint64_t piece_max);
-/* False: no more than piece_max. */
-ATTR_MUST_USE bool rdma_move_add(struct rdma_move *move, uint64_t address, uint32_t key,
+/* key: with its queue pair's index in the upper bits, for all pieces the same. False: it has another, or
+ * they are more than piece_max. */
+ATTR_MUST_USE bool rdma_move_add(struct rdma_move *move, uint64_t address, uint64_t key,
                                  uint64_t bytes);
 /* All pieces are there. The item is answered, committed or goes another way when the transfer ended. */
 void rdma_move_start(struct rdma_move **move_p, uint64_t grant_id);
@@ -36,9 +37,9 @@ void rdma_move_discard(struct rdma_move **move_p);
 bool rdma_move_is_awaited(const struct kvasir_client *client);
 /* Takes what the device has to say. True: there was something. */
 bool rdma_move_poll(struct kvasir_client *client);
-/* The descriptor that tells when there is something to poll. -1: nothing is under way, or *ready_p: there
- * is something already. */
-int rdma_move_wait_fd(struct kvasir_client *client, bool *ready_p);
+/* The descriptors that tell when there is something to poll, RAILS_MAX at most; returns how many. 0:
+ * nothing is under way, or *ready_p: there is something already. */
+unsigned rdma_move_wait_fds(struct kvasir_client *client, int *fds, bool *ready_p);
 /* The request ends early. */
 void rdma_move_withdraw(struct link *link, struct kvasir_request *request, int64_t now_us);
 /* The link is lost, its queue pair closed: what it moved fails. */

@@ -13,7 +13,7 @@
 static bool pairs_are_asked(const struct kvasir_client *client)
 {
     for (uint32_t i = 0; i < client->link_count; i++) {
-        if (client->links[i]->pair.state == QUEUE_PAIR_ASKED) {
+        if (link_asks_rdma(client->links[i])) {
             return true;
         }
     }
@@ -35,7 +35,7 @@ static enum kvasir_status begin(struct kvasir_client *client)
         client_explain(client, "no RDMA: shared memory is in use, which needs nothing registered");
         return KVASIR_UNSUPPORTED;
     }
-    if (!home->greeting->rdma) {
+    if (home->greeting->rdma_count == 0) {
         client_explain(client, "no RDMA: the server offers none to this user");
         return KVASIR_UNSUPPORTED;
     }
@@ -46,7 +46,7 @@ static enum kvasir_status begin(struct kvasir_client *client)
     }
     for (uint32_t i = 0; i < client->link_count; i++) {
         if (client->links[i]->state == LINK_UP) {
-            (void)queue_pair_ask(client->links[i], now_us);
+            (void)queue_pair_ask_all(client->links[i], now_us);
         }
     }
     while (pairs_are_asked(client) && clock_mono_us() < deadline_us) {

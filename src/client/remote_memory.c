@@ -14,18 +14,24 @@
  * counts on the other's. */
 struct range {
     uint64_t base, bytes;
-    uint32_t count;               /* how often it was added */
-    uint32_t inner_count;         /* ranges that lie within it and use its registration */
-    struct kvasir_memory *memory; /* owned; NULL: outer has it */
-    struct range *outer;
+    uint32_t count;       /* how often it was added */
+    uint32_t inner_count; /* ranges that lie within it and use its registration */
+    struct range *outer;  /* has the registrations; NULL: this one */
+    struct kvasir_memory
+        *memories[RAILS_MAX]; /* owned; of each device, NULL: it does not take it */
+};
+
+struct device {
+    struct kvasir_domain *domain; /* owned */
+    struct kvasir_queue *queue;   /* owned */
 };
 
 struct remote_memory {
     struct loader *loader;                  /* owned */
     const struct kvasir_transport_ops *ops; /* borrowed from the loader's registry */
     void *state;
-    struct kvasir_domain *domain; /* owned */
-    struct kvasir_queue *queue;   /* owned */
+    uint32_t device_count;
+    struct device devices[RAILS_MAX];
     uint32_t range_count;
     uint32_t last; /* where a piece was found last: the next is near */
     struct range *ranges[REMOTE_MEMORY_RANGES_MAX]; /* owned */
@@ -51,13 +57,47 @@ static bool load_module(struct remote_memory *memory, const char *wanted, char *
     return true;
 }
 
-static bool open_device(struct remote_memory *memory, const struct kvasir_options *options,
-                        char *said)
+/* The option names devices, with commas between. */
+static bool is_wanted(const char *wanted, const char *name)
+{
+    size_t length = strlen(name);
+    const char *at = wanted;
+    while (at != NULL) {
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
+            return true;
+        }
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return wanted == NULL;
+}
+
+static bool open_device(struct remote_memory *memory, const struct kvasir_device *found,
+                        const struct kvasir_options *options, char *said)
+{
+    /* Where the server does the work, a client's queue pairs have no jobs. */
+    const struct kvasir_queue_options queue = {
+        .links_max = 256,
+        .jobs_max = options->rdma_mode == KVASIR_RDMA_CLIENT ? RDMA_MOVE_JOBS_MAX : 1};
+    struct device *device = &memory->devices[memory->device_count];
+    if (memory->ops->domain_open(memory->state, found->name, found->port, options->rdma_gid_index,
+                                 &device->domain, said) != KVASIR_OK) {
+        return false;
+    }
+    if (memory->ops->queue_create(device->domain, &queue, &device->queue, said) != KVASIR_OK) {
+        memory->ops->domain_close(&device->domain);
+        return false;
+    }
+    memory->device_count++;
+    return true;
+}
+
+/* False: not one; said tells why. */
+static bool open_devices(struct remote_memory *memory, const struct kvasir_options *options,
+                         char *said)
 {
     struct kvasir_device *devices = calloc(DEVICES_MAX, sizeof(*devices));
-    const struct kvasir_device *device = NULL;
     unsigned count = 0;
-    bool done = false;
     (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
     if (devices != NULL &&
         memory->ops->devices(memory->state, devices, DEVICES_MAX, &count, said) == KVASIR_OK) {
@@ -65,33 +105,23 @@ static bool open_device(struct remote_memory *memory, const struct kvasir_option
                        options->rdma_device != NULL ? " " : "",
                        options->rdma_device != NULL ? options->rdma_device : "");
     }
-    for (unsigned i = 0; i < count && i < DEVICES_MAX && device == NULL; i++) {
-        bool wanted =
-            options->rdma_device == NULL || strcmp(options->rdma_device, devices[i].name) == 0;
-        device = devices[i].up && wanted ? &devices[i] : NULL;
-    }
-    if (device != NULL) {
-        done =
-            memory->ops->domain_open(memory->state, device->name, device->port,
-                                     options->rdma_gid_index, &memory->domain, said) == KVASIR_OK;
+    for (unsigned i = 0; i < count && i < DEVICES_MAX && memory->device_count < RAILS_MAX; i++) {
+        if (devices[i].up && is_wanted(options->rdma_device, devices[i].name)) {
+            (void)open_device(memory, &devices[i], options, said);
+        }
     }
     free(devices);
-    return done;
+    return memory->device_count > 0;
 }
 
 struct remote_memory *remote_memory_open(const struct kvasir_options *options, char *said)
 {
-    /* Where the server does the work, a client's queue pairs have no jobs. */
-    const struct kvasir_queue_options queue = {
-        .links_max = 256,
-        .jobs_max = options->rdma_mode == KVASIR_RDMA_CLIENT ? RDMA_MOVE_JOBS_MAX : 1};
     struct remote_memory *memory = calloc(1, sizeof(*memory));
     if (memory == NULL) {
         (void)snprintf(said, KVASIR_SAID_BYTES, "out of memory");
         return NULL;
     }
-    if (load_module(memory, options->rdma_module, said) && open_device(memory, options, said) &&
-        memory->ops->queue_create(memory->domain, &queue, &memory->queue, said) == KVASIR_OK) {
+    if (load_module(memory, options->rdma_module, said) && open_devices(memory, options, said)) {
         return memory;
     }
     remote_memory_close(&memory);
@@ -100,8 +130,10 @@ struct remote_memory *remote_memory_open(const struct kvasir_options *options, c
 
 static void range_free(struct remote_memory *memory, struct range *range)
 {
-    if (range->memory != NULL) {
-        memory->ops->memory_deregister(&range->memory);
+    for (uint32_t i = 0; i < memory->device_count; i++) {
+        if (range->memories[i] != NULL) {
+            memory->ops->memory_deregister(&range->memories[i]);
+        }
     }
     free(range);
 }
@@ -112,14 +144,14 @@ void remote_memory_close(struct remote_memory **memory_p)
     if (memory == NULL) {
         return;
     }
-    if (memory->queue != NULL) {
-        memory->ops->queue_destroy(&memory->queue);
+    for (uint32_t i = 0; i < memory->device_count; i++) {
+        memory->ops->queue_destroy(&memory->devices[i].queue);
     }
     for (uint32_t i = 0; i < memory->range_count; i++) {
         range_free(memory, memory->ranges[i]);
     }
-    if (memory->domain != NULL) {
-        memory->ops->domain_close(&memory->domain);
+    for (uint32_t i = 0; i < memory->device_count; i++) {
+        memory->ops->domain_close(&memory->devices[i].domain);
     }
     if (memory->loader != NULL) {
         loader_destroy(&memory->loader);
@@ -133,17 +165,29 @@ const struct kvasir_transport_ops *remote_memory_ops(const struct remote_memory 
     return memory->ops;
 }
 
-struct kvasir_queue *remote_memory_queue(const struct remote_memory *memory)
+uint32_t remote_memory_device_count(const struct remote_memory *memory)
 {
-    return memory->queue;
+    return memory->device_count;
 }
 
-enum kvasir_status remote_memory_gid(const struct remote_memory *memory,
+const struct kvasir_device *remote_memory_device(const struct remote_memory *memory,
+                                                 uint32_t device)
+{
+    check(device < memory->device_count);
+    return &memory->ops->domain_facts(memory->devices[device].domain)->device;
+}
+
+struct kvasir_queue *remote_memory_queue(const struct remote_memory *memory, uint32_t device)
+{
+    check(device < memory->device_count);
+    return memory->devices[device].queue;
+}
+
+enum kvasir_status remote_memory_gid(const struct remote_memory *memory, uint32_t device,
                                      const struct kvasir_gid *peer, int index,
                                      struct kvasir_gid *gid_p, char *said)
 {
-    return memory->ops->choose_gid(memory->state,
-                                   &memory->ops->domain_facts(memory->domain)->device, index, peer,
+    return memory->ops->choose_gid(memory->state, remote_memory_device(memory, device), index, peer,
                                    gid_p, said);
 }
 
@@ -175,10 +219,25 @@ static struct range *find_outer(struct remote_memory *memory, uint64_t base, uin
         struct range *range = memory->ranges[at];
         if (range->count > 0 && lies_within(range, base, bytes)) {
             memory->last = at;
-            return range->memory != NULL ? range : range->outer;
+            return range->outer == NULL ? range : range->outer;
         }
     }
     return NULL;
+}
+
+/* KVASIR_OK: at least one device takes it. */
+static enum kvasir_status register_range(struct remote_memory *memory, struct range *range,
+                                         const struct kvasir_memory_options *options, char *said)
+{
+    enum kvasir_status first = KVASIR_OK;
+    bool any = false;
+    for (uint32_t i = 0; i < memory->device_count; i++) {
+        enum kvasir_status status = memory->ops->memory_register(memory->devices[i].domain, options,
+                                                                 &range->memories[i], said);
+        any = any || status == KVASIR_OK;
+        first = first == KVASIR_OK ? status : first;
+    }
+    return any ? KVASIR_OK : first;
 }
 
 enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base, size_t bytes,
@@ -215,8 +274,7 @@ enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base, s
     if (range->outer != NULL) {
         range->outer->inner_count++;
     } else {
-        enum kvasir_status status =
-            memory->ops->memory_register(memory->domain, &options, &range->memory, said);
+        enum kvasir_status status = register_range(memory, range, &options, said);
         if (status != KVASIR_OK) {
             free(range);
             return status;
@@ -261,9 +319,9 @@ enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *
     return KVASIR_OK;
 }
 
-unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *segments,
-                              uint32_t segment_count, struct kvasir_remote *remotes,
-                              unsigned capacity)
+unsigned remote_memory_expose(struct remote_memory *memory, uint32_t device,
+                              const struct iovec *segments, uint32_t segment_count,
+                              struct kvasir_remote *remotes, unsigned capacity)
 {
     unsigned count = 0;
     for (uint32_t i = 0; i < segment_count; i++) {
@@ -274,9 +332,9 @@ unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *
             continue;
         }
         range = find_outer(memory, base, segments[i].iov_len);
-        if (range == NULL ||
-            memory->ops->memory_expose(range->memory, base, segments[i].iov_len, remotes + count,
-                                       capacity - count, &more) != KVASIR_OK) {
+        if (range == NULL || range->memories[device] == NULL ||
+            memory->ops->memory_expose(range->memories[device], base, segments[i].iov_len,
+                                       remotes + count, capacity - count, &more) != KVASIR_OK) {
             return 0;
         }
         count += more;
@@ -284,9 +342,9 @@ unsigned remote_memory_expose(struct remote_memory *memory, const struct iovec *
     return count;
 }
 
-unsigned remote_memory_locals(struct remote_memory *memory, const struct iovec *segments,
-                              uint32_t segment_count, uint64_t length_bytes,
-                              struct kvasir_local *locals)
+unsigned remote_memory_locals(struct remote_memory *memory, uint32_t device,
+                              const struct iovec *segments, uint32_t segment_count,
+                              uint64_t length_bytes, struct kvasir_local *locals)
 {
     unsigned count = 0;
     for (uint32_t i = 0; i < segment_count && length_bytes > 0; i++) {
@@ -296,11 +354,12 @@ unsigned remote_memory_locals(struct remote_memory *memory, const struct iovec *
             continue;
         }
         range = find_outer(memory, (uintptr_t)segments[i].iov_base, bytes);
-        if (range == NULL) {
+        if (range == NULL || range->memories[device] == NULL) {
             return 0;
         }
-        locals[count++] = (struct kvasir_local){
-            .memory = range->memory, .address = (uintptr_t)segments[i].iov_base, .bytes = bytes};
+        locals[count++] = (struct kvasir_local){.memory = range->memories[device],
+                                                .address = (uintptr_t)segments[i].iov_base,
+                                                .bytes = bytes};
         length_bytes -= bytes;
     }
     return length_bytes == 0 ? count : 0;

@@ -6,6 +6,7 @@ import random
 import kvserver
 import loop
 import pytest
+import rdma_client
 import resp
 
 pytestmark = pytest.mark.reactors
@@ -177,3 +178,87 @@ def test_loans_are_spread_over_the_links(server, control, peer):
             assert read(lease) == (payload if link == 0 else None)
         assert client("KV.RELEASE", *(lease[0] for lease in leases)) == 2
         assert server.info()["rdma_lent_bytes"] == 0
+
+
+# ---- libkvasir: a link for each pair of devices ----
+
+MODES = {"server": "rdma", "client": "rdma-client"}
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def connect(server, control, mode, monkeypatch):
+    monkeypatch.setenv("KVASIR_LOOP_CONTROL", str(control.path))
+    with rdma_client.connecting(server, rdma_mode=mode) as connect:
+        yield connect
+
+
+def roundtrip(client, buffer, key="k"):
+    """The path that the bytes took back; they must be the same."""
+    before = bytes(buffer)
+    client.put(key, buffer)
+    buffer[:] = bytes(len(buffer))
+    assert client.get_into(key, buffer) == len(before)
+    assert buffer == before
+    return client.path
+
+
+needs_python = pytest.mark.skipif(bool(kvserver.SANITIZE), reason="Python cannot load the library")
+
+
+def moved(server):
+    info = server.info()
+    return info["rdma_puts"] + info["rdma_gets"], info["rdma_work_requests"]
+
+
+@needs_python
+def test_the_library_uses_both(server, connect, mode):
+    client = connect()
+    buffer = rdma_client.buffer_of(5 * MIB)
+    client.register(buffer)
+    assert roundtrip(client, buffer) == MODES[mode]
+    assert server.info()["rdma_links_opened"] == 4, "two for each reactor"
+    batch = [rdma_client.buffer_of(64 << 10, i) for i in range(64)]
+    for each in batch:
+        client.register(each)
+    client.put_batch([f"b{i}" for i in range(64)], batch)
+    assert all(roundtrip(client, each, f"c{i}") == MODES[mode] for i, each in enumerate(batch))
+
+
+@needs_python
+@pytest.mark.parametrize("down", (1, 2))
+def test_the_library_goes_on_by_the_other(server, control, connect, mode, down):
+    """Within the call, and nothing goes by the socket."""
+    client = connect()
+    buffer = rdma_client.buffer_of(5 * MIB)
+    client.register(buffer)
+    assert roundtrip(client, buffer) == MODES[mode]
+    control(down=down)
+    for i in range(8):
+        assert roundtrip(client, buffer, f"k{i}").startswith("rdma")
+    assert client.counters()["tcp_bytes"] == 0
+    assert client.counters()["path_fallbacks"] > 0
+    control(down=3)
+    assert roundtrip(client, buffer) == "tcp"
+    control(down=0)
+    kvserver.wait_until(
+        lambda: roundtrip(client, buffer) == MODES[mode] and server.info()["rdma_links_rebuilt"] > 0,
+        "RDMA to be back",
+    )
+
+
+@needs_python
+def test_the_library_loses_a_device(server, control, connect, mode):
+    client = connect()
+    buffer = rdma_client.buffer_of(5 * MIB)
+    client.register(buffer)
+    assert roundtrip(client, buffer) == MODES[mode]
+    control(gone=1)
+    kvserver.wait_until(lambda: "loop0 is gone" in server.log(), "the server to notice")
+    for i in range(8):
+        assert roundtrip(client, buffer, f"k{i}").startswith("rdma")
+    assert client.counters()["tcp_bytes"] == 0

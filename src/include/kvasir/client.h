@@ -65,7 +65,7 @@ struct kvasir_options {
     uint32_t lease_ms;           /* how long a view may be read before it must be renewed (30000) */
     bool rdma;                   /* use RDMA when the server offers it (true) */
     const char *rdma_module;     /* path of rdma.so; NULL: the one installed with the library */
-    const char *rdma_device;     /* NULL: the first whose port is up */
+    const char *rdma_device;     /* names, with commas between; NULL: each whose port is up */
     int rdma_gid_index;          /* -1: the one nearest to the server's (-1) */
     uint32_t rdma_mtu_bytes;     /* at most; 0: what the port has (0) */
     enum kvasir_rdma_mode rdma_mode; /* who drives (KVASIR_RDMA_SERVER) */

@@ -1,0 +1,90 @@
+#include "client/spread.h"
+
+#include "client/client_impl.h"
+#include "client/link.h"
+#include "client/remote_memory.h"
+#include "client/segment.h"
+
+/* Less than this is not worth a second queue pair. */
+#define STRIPE_BYTES_MIN (1U << 20)
+/* Stripes end at pages. */
+#define STRIPE_GRAIN 4096U
+/* Registrations that one piece may touch. */
+#define PARTS_MAX 32U
+
+/* Those that are up, beginning with another one each time. */
+static uint32_t find_pairs(struct link *link, const struct queue_pair **pairs)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < RAILS_MAX; i++) {
+        const struct queue_pair *pair = &link->pairs[(link->pair_next + i) % RAILS_MAX];
+        if (pair->state == QUEUE_PAIR_UP) {
+            pairs[count++] = pair;
+        }
+    }
+    link->pair_next = count > 0 ? pairs[0]->index + 1U : 0;
+    return count;
+}
+
+/* False: it is not registered there, or there is no room. */
+static bool expose_part(struct link *link, const struct queue_pair *pair, struct iovec piece,
+                        struct stripe *stripes, unsigned capacity, unsigned *count_p)
+{
+    struct kvasir_remote parts[PARTS_MAX];
+    unsigned count =
+        remote_memory_expose(link->client->memory, pair->device, &piece, 1, parts, PARTS_MAX);
+    if (count == 0 || count > capacity - *count_p) {
+        return false;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        stripes[(*count_p)++] =
+            (struct stripe){.address = parts[i].address,
+                            .bytes = parts[i].bytes,
+                            .key = (uint64_t)pair->index << QUEUE_PAIR_KEY_BITS | parts[i].key};
+    }
+    return true;
+}
+
+/* In stripes of so many bytes, each by the next of the pairs. 0: one of them does not reach its part. */
+static unsigned cut(struct link *link, const struct iovec *segments, uint32_t segment_count,
+                    const struct queue_pair *const *pairs, uint64_t stripe_bytes,
+                    struct stripe *stripes, unsigned capacity)
+{
+    unsigned count = 0;
+    uint64_t done = 0;
+    for (uint32_t i = 0; i < segment_count; i++) {
+        struct iovec left = segments[i];
+        while (left.iov_len > 0) {
+            uint64_t index = done / stripe_bytes;
+            uint64_t room = stripe_bytes * (index + 1) - done;
+            struct iovec piece = {.iov_base = left.iov_base,
+                                  .iov_len = left.iov_len < room ? left.iov_len : (size_t)room};
+            if (!expose_part(link, pairs[index], piece, stripes, capacity, &count)) {
+                return 0;
+            }
+            left.iov_base = (uint8_t *)left.iov_base + piece.iov_len;
+            left.iov_len -= piece.iov_len;
+            done += piece.iov_len;
+        }
+    }
+    return count;
+}
+
+unsigned spread_expose(struct link *link, const struct iovec *segments, uint32_t segment_count,
+                       struct stripe *stripes, unsigned capacity)
+{
+    const struct queue_pair *pairs[RAILS_MAX];
+    uint32_t pair_count = find_pairs(link, pairs);
+    uint64_t bytes = segment_total_bytes(segments, segment_count);
+    uint64_t count = bytes / STRIPE_BYTES_MIN < pair_count ? bytes / STRIPE_BYTES_MIN : pair_count;
+    unsigned found = 0;
+    if (count > 1) {
+        uint64_t each = (bytes + count - 1) / count;
+        each = (each + STRIPE_GRAIN - 1) / STRIPE_GRAIN * STRIPE_GRAIN;
+        found = cut(link, segments, segment_count, pairs, each, stripes, capacity);
+    }
+    for (uint32_t i = 0; found == 0 && i < pair_count; i++) {
+        found = cut(link, segments, segment_count, &pairs[i], UINT64_MAX / 2, stripes, capacity);
+    }
+    return found;
+}
