@@ -1,6 +1,7 @@
 #include "store/reuse.h"
 
 #include "base/check.h"
+#include "base/fault.h"
 
 #include <stdlib.h>
 
@@ -57,8 +58,11 @@ size_t reuse_bytes(uint32_t shard_count, uint64_t store_bytes)
 
 struct reuse *reuse_create(uint32_t shard_count, uint64_t store_bytes)
 {
-    struct reuse *reuse = calloc(1, sizeof(*reuse) + reuse_notes_bytes(store_bytes));
-    struct reuse_counts *counts = calloc(shard_count, sizeof(*counts));
+    struct reuse *reuse = fault_hit("store.reuse")
+                              ? NULL
+                              : calloc(1, sizeof(*reuse) + reuse_notes_bytes(store_bytes));
+    struct reuse_counts *counts =
+        fault_hit("store.reuse") ? NULL : calloc(shard_count, sizeof(*counts));
     if (reuse == NULL || counts == NULL) {
         free(reuse);
         free(counts);

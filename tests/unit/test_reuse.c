@@ -1,6 +1,8 @@
 /* Unit tests of store/reuse: notes by hash, and ranks made of what all shards counted. */
 #include "store/reuse.h"
 
+#include "base/fault.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,16 @@ static struct reuse *test_reuse(uint32_t shard_count)
     struct reuse *reuse = reuse_create(shard_count, 0);
     assert_non_null(reuse);
     return reuse;
+}
+
+static void test_reuse_create_fails_cleanly_at_each_allocation(void **state)
+{
+    (void)state;
+    for (uint32_t after = 1; after <= 2; after++) {
+        fault_arm("store.reuse", after, 1);
+        assert_null(reuse_create(2, 1U << 20));
+        fault_disarm_all();
+    }
 }
 
 static void test_reuse_keeps_a_note_until_the_place_is_taken_by_younger_ones(void **state)
@@ -200,6 +212,7 @@ static void test_reuse_rank_forgets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reuse_create_fails_cleanly_at_each_allocation),
         cmocka_unit_test(test_reuse_keeps_a_note_until_the_place_is_taken_by_younger_ones),
         cmocka_unit_test(test_reuse_rewrites_a_note_in_its_place),
         cmocka_unit_test(test_reuse_keeps_the_younger_of_two_though_clocks_differ),

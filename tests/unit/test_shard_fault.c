@@ -28,6 +28,60 @@ static void test_shard_fault_create_fails_cleanly_at_each_allocation(void **stat
     shard_destroy(&shard);
 }
 
+static void set_tenants(struct fixture *fixture, const char *text, bool expected)
+{
+    struct tenant_table table;
+    char error[256];
+    assert_true(tenant_table_parse(&table, slice_of_text(text), error, sizeof(error)));
+    assert_int_equal(shard_set_tenants(fixture->shard, &table), expected);
+    shard_verify(fixture->shard);
+}
+
+/* An order for each of three tenants and one for all others: whichever cannot be had, all stays. */
+static void test_shard_fault_a_policy_comes_for_all_tenants_or_for_none(void **state)
+{
+    struct fixture *fixture = *state;
+    set_tenants(fixture, "a prefix a:; b prefix b:; c prefix c:", true);
+    (void)fixture_set(fixture, "a:1", "1");
+    (void)fixture_set(fixture, "x", "2");
+    for (unsigned i = 0; policy_at(i) != NULL; i++) {
+        for (uint32_t after = 1; after <= 4; after++) {
+            const struct policy_ops *other = policy_at(policy_at(i + 1) != NULL ? i + 1 : 0);
+            shard_set_policy(fixture->shard, other);
+            fault_arm("store.policy", after, 1);
+            shard_set_policy(fixture->shard, policy_at(i));
+            fault_disarm_all();
+            shard_verify(fixture->shard);
+            fixture_assert_value(fixture, "a:1", "1");
+        }
+        shard_set_policy(fixture->shard, policy_at(i));
+        shard_verify(fixture->shard);
+        assert_int_equal(fixture_fill(fixture, "b:1", 1000), KVASIR_OK);
+    }
+    fixture_assert_value(fixture, "x", "2");
+}
+
+static void test_shard_fault_tenants_begin_together_or_not_at_all(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *const text = "a prefix a:; b prefix b:; c prefix c:";
+    (void)fixture_set(fixture, "a:1", "1");
+    for (unsigned i = 0; policy_at(i) != NULL; i++) {
+        shard_set_policy(fixture->shard, policy_at(i));
+        set_tenants(fixture, "", true);
+        for (uint32_t after = 1; after <= 3; after++) {
+            fault_arm("store.policy", after, 1);
+            set_tenants(fixture, text, false);
+            fault_disarm_all();
+            assert_int_equal(shard_tenants(fixture->shard)->count, 0);
+        }
+        set_tenants(fixture, text, true);
+        struct shard_tenant_stats stats;
+        shard_tenant_stats(fixture->shard, 1, &stats);
+        assert_int_equal(stats.value_count, 1);
+    }
+}
+
 /* What each kind of op needs memory for, on a key that holds "41". */
 static struct op op_that_takes_memory(unsigned number)
 {
@@ -96,6 +150,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_shard_fault_create_fails_cleanly_at_each_allocation),
+        TEST(test_shard_fault_a_policy_comes_for_all_tenants_or_for_none),
+        TEST(test_shard_fault_tenants_begin_together_or_not_at_all),
         TEST(test_shard_fault_without_memory_an_op_changes_nothing),
         TEST(test_shard_fault_once_evicts_one_and_goes_on),
         TEST(test_shard_fault_payload_is_copied_once_by_set_and_never_by_the_rest),
