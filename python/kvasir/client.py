@@ -218,7 +218,8 @@ class Client:
     the bytes: ``"server"`` in one round trip, or ``"client"``, which takes a round trip more for a
     put and spares the server's cores; where the server lends no memory, it drives all the same.
     ``cuda_module`` is the path of ``cuda.so`` (None: the one beside the library),
-    ``bounce_bytes`` the pinned host memory at most (None: 128 MiB) that payload of GPU memory goes through where no adapter reaches it.
+    ``bounce_bytes`` the pinned host memory at most (None: 128 MiB) that payload of GPU memory goes
+    through where no adapter reaches it.
     ``rdma_traffic_class`` is that of the client's own packets (RoCE v2): four times the DSCP, and 2
     where switches mark congestion; 0 leaves it to the device.
 
