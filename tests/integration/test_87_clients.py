@@ -31,7 +31,7 @@ def test_writes_wait_and_reads_do_not(server):
         assert client("CLIENT", "UNPAUSE") == "OK"
         assert writer.read() == "OK" and writer.read() == "PONG"
         assert client("GET", "k") == b"new"
-        assert server.info()[BLOCKED] == 0
+        blocked(server, 0)
 
 
 def test_a_pause_ends_by_itself(server):
