@@ -163,6 +163,25 @@ def small_rows(lines: Lines) -> list[Row]:
     return rows
 
 
+def beside_rows(lines: Lines) -> list[Row]:
+    """This build beside another one, when there is one; both with one reactor."""
+    rows = []
+    for operation in ("get", "set"):
+        for size in LARGE_SIZES:
+            ours: Key = ("stream", "kvasir1", "tcp", operation, size, 1)
+            theirs: Key = ("stream", "beside", "tcp", operation, size, 1)
+            what = f"{operation.upper()} {size_name(size)} TCP"
+            rows.append(compare(lines, what, "other build", 0.97, ours, [theirs], "gbps"))
+        for depth in (1, 16):
+            ours = ("small", "kvasir1", "tcp", operation, 64, depth)
+            theirs = ("small", "beside", "tcp", operation, 64, depth)
+            what = f"{operation.upper()} 64 B -P {depth}"
+            rows.append(compare(lines, what, "other build", 0.97, ours, [theirs], "ops"))
+            row = compare(lines, f"{what}, CPU", "other build", 0.97, ours, [theirs], "cpu_us")
+            rows.append(row)
+    return [row for row in rows if row.theirs is not None]
+
+
 def mooncake_rows(lines: Lines) -> list[Row]:
     rows = []
     for path, target in (("tcp", 2.0), ("shm", 4.0)):
@@ -274,7 +293,7 @@ def main() -> None:
     lines = index_lines(raw)
     rows = [
         row
-        for make in (stream_rows, shm_rows, small_rows, mooncake_rows)
+        for make in (stream_rows, shm_rows, small_rows, beside_rows, mooncake_rows)
         for row in make(lines)
         if row.ours is not None
     ]

@@ -2,10 +2,12 @@
 # Measures Kvasir beside its limits (a bare socket stream, memcpy) and its peers, and prints one table
 # of ratios against the targets. Starts what it needs on loopback, ends it by process id.
 #
-#   bench/run.sh [--quick] [--turns N] [--only stream|path|small|trace]
+#   bench/run.sh [--quick] [--turns N] [--only stream|path|small|trace] [--beside SERVER]
 #     --quick   a smoke slice: every program runs and verifies its data, no time is judged
 #     --turns   short passes of everything in turn; medians over turns (5)
 #     --only    one part of it
+#     --beside  the kvasir-server of another build, such as that of the commit before: a peer in
+#               the parts stream and small, from which this build may not fall back by 3 %
 #   KVASIR_BUILD  build directory (as make bench gives it)
 #   BENCH_PORT    first of the TCP ports to use: 11 and one per core (21400)
 #   BENCH_TRACE   a trace for the trace part (the slice in bench/data)
@@ -20,7 +22,7 @@ build=${KVASIR_BUILD:-}
 port=${BENCH_PORT:-21400}
 trace=${BENCH_TRACE:-$here/data/conversation_500.jsonl}
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/kvasir/venv-bench
-quick=no turns=5 only=all
+quick=no turns=5 only=all beside=
 
 die()
 {
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
     --quick) quick=yes turns=1 ;;
     --turns) turns=${2:?--turns takes a number} && shift ;;
     --only) only=${2:?--only takes stream, path, small or trace} && shift ;;
+    --beside) beside=${2:?--beside takes the path of a kvasir-server} && shift ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) die "unknown option $1; see --help" ;;
     esac
@@ -40,6 +43,7 @@ while [ $# -gt 0 ]; do
 done
 case $only in all | stream | path | small | trace) ;; *) die "--only takes stream, path, small or trace, not '$only'" ;; esac
 case $turns in '' | *[!0-9]* | 0) die "--turns takes a number of 1 and more, not '$turns'" ;; esac
+[ -z "$beside" ] || [ -x "$beside" ] || die "--beside takes a kvasir-server, not '$beside'"
 [ -x "$build/kvasir-server" ] || die "no kvasir-server in '$build'; run make first"
 
 if [ $quick = yes ]; then
@@ -112,10 +116,10 @@ skip()
 # The ports of a server's reactors follow its own.
 start_kvasir()
 {
-    local name=$1 at=$2 reactors=$3
-    launch "$name" "$build/kvasir-server" --port "$at" --unixsocket "$work/$name.sock" \
+    local name=$1 at=$2 reactors=$3 server=${4:-$build/kvasir-server}
+    launch "$name" "$server" --port "$at" --unixsocket "$work/$name.sock" \
         --reactors "$reactors" --maxmemory "$memory"
-    await "$name" 60 ping_port "$at" || die "kvasir-server does not start"
+    await "$name" 60 ping_port "$at" || die "$server does not start"
 }
 
 redis_like=(--bind 127.0.0.1 --save '' --appendonly no --dir "$work")
@@ -186,6 +190,8 @@ run_stream()
                     measure stream "$stream" --target "$port" --peer redis $options
                 [ $have_valkey = no ] ||
                     measure stream "$stream" --target $((port + 1)) --peer valkey $options
+                [ -z "$beside" ] ||
+                    measure stream "$stream" --target $((port + 8)) --peer beside $options
                 measure stream "$stream" --target $((port + 6)) --peer kvasir1 $options
             }
         done
@@ -226,6 +232,8 @@ run_small()
         return
     fi
     measure small "$here/small.sh" kvasir1 $((port + 6)) "${pid_of[kvasir1]}" $requests
+    [ -z "$beside" ] ||
+        measure small "$here/small.sh" beside $((port + 8)) "${pid_of[beside]}" $requests
     [ $have_redis = no ] || measure small "$here/small.sh" redis "$port" "${pid_of[redis]}" $requests
     measure small "$here/small.sh" kvasir $((port + 10)) "${pid_of[kvasir]}" $requests
     [ $have_valkey = no ] || measure small "$here/small.sh" valkey $((port + 1)) "${pid_of[valkey]}" $requests
@@ -247,6 +255,7 @@ flush()
 
 start_kvasir kvasir $((port + 10)) 0
 start_kvasir kvasir1 $((port + 6)) 1
+[ -z "$beside" ] || start_kvasir beside $((port + 8)) 1 "$beside"
 start_peers
 case $only in all | path) start_mooncake ;; esac
 
@@ -255,7 +264,7 @@ for ((turn = 1; turn <= turns; turn++)); do
         [ "$only" = all ] || [ "$only" = $part ] || continue
         echo "bench: turn $turn of $turns: $part" >&2
         run_$part
-            for server in "$port" $((port + 1)) $((port + 6)) $((port + 10)); do
+        for server in "$port" $((port + 1)) $((port + 6)) $((port + 8)) $((port + 10)); do
             flush "$server"
         done
     done

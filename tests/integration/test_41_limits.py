@@ -197,9 +197,9 @@ def test_standstill_does_not_take_all_buffers(start, kind):
             connection.sendall(request if kind == "reads nothing" else request[:-5])
             held.append(connection)
 
-    def served():
+    def served(deadline_s=2):
         try:
-            with server.connect(deadline_s=2) as new:
+            with server.connect(deadline_s=deadline_s) as new:
                 return new("SET", "short", b"y") == "OK" and new("GET", "short") == b"y"
         except (resp.Closed, TimeoutError):
             return False
@@ -207,7 +207,7 @@ def test_standstill_does_not_take_all_buffers(start, kind):
     kvserver.wait_until(served, "the first who are closed")
     time.sleep(0.6 * kvserver.SLOW)  # so that all who are left stand still for long enough
     kvserver.wait_until(served, "room for others")
-    assert all(served() for _ in range(50))
+    assert all(served(resp.DEADLINE_S * kvserver.SLOW) for _ in range(50))
     info = server.info()
     assert info["evicted_clients"] > 0
     assert info["connected_clients"] > 100, "no more are closed than need be"
