@@ -75,7 +75,7 @@ static bool put(struct bench *bench, uint64_t length_bytes)
     int key_length =
         snprintf(key, sizeof(key), "fragment:%010llu", (unsigned long long)bench->key_count++);
     op.key = slice_of(key, (size_t)key_length);
-    op.hash = op_hash(0, op.key);
+    op.hash = op_hash(0, 0, op.key);
     op.put.length_bytes = length_bytes;
     uint32_t index = (uint32_t)(op.hash >> 32) % bench->shard_count;
     bench->now.mono_us += 100;

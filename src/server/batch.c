@@ -188,7 +188,7 @@ struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op
         batch_add_op_at(batch, request, kind, reactor_of_key(batch->conn->reactor, key));
     op->key = key;
     op->database = database;
-    op->hash = op_hash(database, key);
+    op->hash = op_hash(batch->conn->reactor->settings.hash_seed, database, key);
     return op;
 }
 

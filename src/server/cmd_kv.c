@@ -121,7 +121,7 @@ static bool parse_put_option(struct conn *conn, struct request *request, uint32_
         return parse_cost(request, value, put);
     }
     if (slice_equal_nocase(word, "parent") && more) {
-        put->parent_hash = op_hash(conn->database, value);
+        put->parent_hash = op_hash(conn->reactor->settings.hash_seed, conn->database, value);
         return true;
     }
     if (slice_equal_nocase(word, "checksum") && more) {
@@ -577,7 +577,7 @@ void cmd_kv_reply_stat(struct conn *conn, struct request *request)
     reply_pair_text(conn, "tier", "dram");
     reply_pair_integer(conn, "hits", stat->hits);
     reply_pair_integer(conn, "generation", stat->generation);
-    reply_pair_hash(conn, "parent", (stat->flags & VALUE_FLAG_PARENT) != 0, stat->parent_hash);
+    reply_pair_integer(conn, "parent", (stat->flags & VALUE_FLAG_PARENT) != 0);
     reply_pair_text(conn, "state", "sealed");
     reply_text(conn, "tenant");
     if (stat->tenant != 0) {

@@ -17,7 +17,7 @@ enum kvasir_status exec_watch(struct conn *conn, struct slice key)
 {
     struct reactor *reactor = conn->reactor;
     struct transaction *transaction = conn->transaction;
-    uint64_t hash = op_hash(conn->database, key);
+    uint64_t hash = op_hash(reactor->settings.hash_seed, conn->database, key);
     uint32_t shard = reactor_of_key(reactor, key);
     struct transaction_watch *added;
     enum kvasir_status status;

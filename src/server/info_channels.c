@@ -3,14 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 /* A hash with the kind in its low bits: two names of a kind that share 62 bits count as one. */
 #define KIND_MASK UINT64_C(3)
 _Static_assert(PUBSUB_KIND_COUNT <= KIND_MASK + 1, "the kind fits");
 
 struct naming {
+    const struct pubsub *pubsub;
     struct gather_answer *answer;
     enum pubsub_kind kind;
 };
@@ -18,16 +16,14 @@ struct naming {
 static void add_name(void *argument, struct slice name)
 {
     const struct naming *naming = argument;
-    uint64_t hash =
-        XXH3_64bits(name.length_bytes > 0 ? (const void *)name.data : "", name.length_bytes);
-    hash = (hash & ~KIND_MASK) | (uint64_t)naming->kind;
+    uint64_t hash = (pubsub_hash(naming->pubsub, name) & ~KIND_MASK) | (uint64_t)naming->kind;
     (void)gather_answer_add(naming->answer, &hash, sizeof(hash));
 }
 
 void info_channels_add(struct gather_answer *answer, struct pubsub *pubsub)
 {
     for (int kind = 0; kind < PUBSUB_KIND_COUNT && pubsub->count > 0; kind++) {
-        struct naming naming = {.answer = answer, .kind = (enum pubsub_kind)kind};
+        struct naming naming = {.pubsub = pubsub, .answer = answer, .kind = (enum pubsub_kind)kind};
         pubsub_visit(pubsub, naming.kind, add_name, &naming);
     }
 }

@@ -1,5 +1,6 @@
 /* main – kvasir-server: options, log, memory, reactors, and the end of all of them. */
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "server/reactor.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static void settle_signals(void)
@@ -206,6 +208,8 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     settings_init(&settings);
+    check(getrandom(&settings.hash_seed, sizeof(settings.hash_seed), 0) ==
+          (ssize_t)sizeof(settings.hash_seed));
     if (settings_read_arguments(&settings, argc, argv, error, sizeof(error)) != KVASIR_OK ||
         settings_verify(&settings, error, sizeof(error)) != KVASIR_OK) {
         (void)fprintf(stderr, "kvasir-server: %s\n", error);

@@ -11,10 +11,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-bool pubsub_init(struct pubsub *pubsub)
+bool pubsub_init(struct pubsub *pubsub, uint64_t hash_seed)
 {
     list_init(&pubsub->patterns);
     pubsub->count = 0;
+    pubsub->hash_seed = hash_seed;
     pubsub->buckets = calloc(2 * (size_t)PUBSUB_BUCKETS, sizeof(*pubsub->buckets));
     for (size_t i = 0; pubsub->buckets != NULL && i < 2 * (size_t)PUBSUB_BUCKETS; i++) {
         list_init(&pubsub->buckets[i]);
@@ -29,13 +30,19 @@ void pubsub_fini(struct pubsub *pubsub)
     pubsub->buckets = NULL;
 }
 
+uint64_t pubsub_hash(const struct pubsub *pubsub, struct slice name)
+{
+    return XXH3_64bits_withSeed(name.length_bytes > 0 ? (const void *)name.data : "",
+                                name.length_bytes, pubsub->hash_seed);
+}
+
 static struct list *chain_of(struct pubsub *pubsub, enum pubsub_kind kind, struct slice name)
 {
     uint64_t hash;
     if (kind == PUBSUB_PATTERN) {
         return &pubsub->patterns;
     }
-    hash = XXH3_64bits(name.length_bytes > 0 ? (const void *)name.data : "", name.length_bytes);
+    hash = pubsub_hash(pubsub, name);
     return &pubsub->buckets[hash % PUBSUB_BUCKETS +
                             (kind == PUBSUB_SHARD_CHANNEL ? PUBSUB_BUCKETS : 0)];
 }

@@ -33,10 +33,11 @@ struct pubsub {
     struct list *buckets; /* owned: PUBSUB_BUCKETS for channels, and as many for shard channels */
     struct list patterns;
     uint64_t count;
+    uint64_t hash_seed; /* clients choose names: whoever knew it could have all in one chain */
 };
 
 /* False: no memory. */
-bool pubsub_init(struct pubsub *pubsub);
+bool pubsub_init(struct pubsub *pubsub, uint64_t hash_seed);
 void pubsub_fini(struct pubsub *pubsub);
 
 /* KVASIR's answer in short: true when the connection listens now (also when it did before); false: no
@@ -58,5 +59,7 @@ uint64_t pubsub_deliver(struct pubsub *pubsub, bool shard, struct slice channel,
 typedef void pubsub_visit_fn(void *argument, struct slice name);
 void pubsub_visit(struct pubsub *pubsub, enum pubsub_kind kind, pubsub_visit_fn *visit,
                   void *argument);
+/* The same in all that were made with the same seed. */
+uint64_t pubsub_hash(const struct pubsub *pubsub, struct slice name);
 /* How many listen to the channel here. */
 uint64_t pubsub_count(struct pubsub *pubsub, bool shard, struct slice channel);

@@ -453,6 +453,7 @@ static struct shard *make_shard(struct reactor *reactor)
         .policy = policy_find(settings->maxmemory_policy), /* noeviction is none's name */
         .value_bytes_max = settings->proto_max_bulk_len,
         .append_bytes_max = settings->proto_max_bulk_len,
+        .hash_seed = settings->hash_seed,
         .grants_max = (uint32_t)settings->grants_max,
         .database_count = (uint32_t)settings->databases,
         .tenant_uses = reactor->server->tenant_uses,
@@ -518,8 +519,8 @@ struct reactor *reactor_create(struct server *server, uint32_t index, char *erro
     reactor->control_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     reactor->spare_descriptor = eventfd(0, EFD_CLOEXEC);
     if (reactor->open_pins == NULL || reactor->command_stats == NULL ||
-        !pubsub_init(&reactor->pubsub) || reactor->loop == NULL || reactor->shard == NULL ||
-        !events_configure(reactor) || reactor->control_descriptor < 0) {
+        !pubsub_init(&reactor->pubsub, reactor->settings.hash_seed) || reactor->loop == NULL ||
+        reactor->shard == NULL || !events_configure(reactor) || reactor->control_descriptor < 0) {
         goto no_memory;
     }
     reactor->control_watch =

@@ -19,6 +19,8 @@ struct settings {
     char *
         users; /* owned by the settings that read them, borrowed by copies: lines of user NAME rules,
                     NULL: none were given */
+    uint64_t
+        hash_seed; /* of keys and channels; no option: main draws it, and nobody else may know it */
 #define NUMBER(field, name, initial, minimum, maximum, changes, help) uint64_t field;
 #define BYTES(field, name, initial, minimum, maximum, changes, help)  uint64_t field;
 #define SIGNED(field, name, initial, minimum, maximum, changes, help) int64_t field;

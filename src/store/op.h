@@ -191,5 +191,6 @@ struct op {
     bool carried;        /* it was ended on behalf of another op: executed again it only says so */
 };
 
-/* Hash of a key in a database: XXH3-64 with the database number as its seed. */
-uint64_t op_hash(uint8_t database, struct slice key);
+/* Hash of a key in a database: XXH3-64, seeded. Clients choose keys: who knows the seed can choose them so
+ * that all are in one chain of an index, so it is drawn anew for each process and told to nobody. */
+uint64_t op_hash(uint64_t seed, uint8_t database, struct slice key);

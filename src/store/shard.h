@@ -70,6 +70,7 @@ struct shard_config {
     struct reuse *reuse; /* borrowed; common to all shards; NULL: what policies learn stays here */
     uint64_t value_bytes_max;  /* longer values are TOO_LARGE; the pool's size bounds it, too */
     uint64_t append_bytes_max; /* of APPEND, SETRANGE (Redis: proto-max-bulk-len, 512 MiB) */
+    uint64_t hash_seed;        /* of op_hash, with which all ops come */
     uint32_t grants_max;       /* leases and reservations together */
     uint32_t database_count;
     int64_t events_zero_us; /* Unix time when the moments' mono_us was 0; of all shards the same */

@@ -42,7 +42,7 @@ static bool shard_value_only_looks(const struct op *op)
 
 struct value *shard_value_find(struct shard *shard, const struct op *op)
 {
-    check_slow(op->hash == op_hash(op->database, op->key));
+    check_slow(op->hash == op_hash(shard->config.hash_seed, op->database, op->key));
     struct value *value = index_find(&shard->index, op->database, op->key, op->hash);
     if (value == NULL) {
         return NULL;

@@ -36,7 +36,7 @@ static void shard_verify_value(const struct shard *shard, const struct value *va
     if (value->state == VALUE_RESERVED || value->holds > 0) {
         recount->tenant_fixed_bytes[value->tenant] += shard_tenant_charge(value);
     }
-    check(value->hash == op_hash(value->database, value_key(value)));
+    check(value->hash == op_hash(shard->config.hash_seed, value->database, value_key(value)));
     shard_verify_owner(shard, value);
 }
 

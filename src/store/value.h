@@ -42,7 +42,7 @@ enum value_pin {
 #define VALUE_MEMORY_BYTES_MAX ((uint64_t)VALUE_ALIGN_BYTES << 31)
 
 struct value {
-    /* XXH3-64 of the key, seeded with the database number. */
+    /* op_hash */
     _Alignas(VALUE_ALIGN_BYTES) uint64_t hash;
     uint64_t length_bytes; /* raw length */
     uint64_t checksum;

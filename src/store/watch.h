@@ -12,7 +12,7 @@
 struct watch {
     struct list link;  /* of the shard's table */
     const void *owner; /* never looked into: who has watched a key need not do so again */
-    uint64_t hash;     /* op_hash(database, key) */
+    uint64_t hash;     /* op_hash */
     struct slice key;  /* borrowed from the owner while it is linked */
     uint8_t database;
     bool present; /* the key was there when the watch began */

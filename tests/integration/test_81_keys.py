@@ -94,3 +94,21 @@ def test_keys_that_are_too_many_are_refused(start):
         assert connection.error("KEYS", "*") == "ERR the keys make too long an answer; use SCAN"
         assert len(connection("KEYS", "stays:1234*")) == 11 + 100
         assert connection("PING") == "PONG"
+
+
+def test_chains_of_the_index_cannot_be_foretold(start):
+    """Keys are hashed with a seed of the process's own: who could compute where a key lies could
+    choose thousands that lie in one chain."""
+    orders = []
+    for _ in range(2):
+        server = start(reactors=1)
+        with server.connect() as connection:
+            fill(connection, 500)
+            assert connection("KV.SET", "child", "v", "PARENT", "stays:1") == "OK"
+            stat = connection("KV.STAT", "child")
+            fields = dict(zip(stat[::2], stat[1::2], strict=True))
+            assert fields[b"parent"] == 1, "no hash of a key is told"
+            orders.append([key for key in connection("KEYS", "*") if key != b"child"])
+        server.stop()
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]

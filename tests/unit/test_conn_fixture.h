@@ -58,7 +58,7 @@ static inline struct conn_fixture *conn_fixture_create(void)
     list_init(&fixture->reactor.dead);
     chunk_pool_init(&fixture->reactor.chunks, 0, 1024);
     chunk_pool_allow_large(&fixture->reactor.chunks, 1U << 20);
-    assert_true(pubsub_init(&fixture->reactor.pubsub));
+    assert_true(pubsub_init(&fixture->reactor.pubsub, 0));
     fixture->busy = calloc(1, sizeof(*fixture->busy));
     assert_non_null(fixture->busy);
     for (uint32_t i = 0; i < CONN_FIXTURE_CONNS; i++) {

@@ -89,11 +89,12 @@ static void test_meta_op_hash_depends_on_the_database(void **state)
 {
     (void)state;
     struct slice key = slice_of_text("key");
-    assert_true(op_hash(0, key) == op_hash(0, key));
-    assert_true(op_hash(0, key) != op_hash(1, key));
-    assert_true(op_hash(0, slice_of(NULL, 0)) == op_hash(0, slice_of("x", 0)));
+    assert_true(op_hash(0, 0, key) == op_hash(0, 0, key));
+    assert_true(op_hash(0, 0, key) != op_hash(0, 1, key));
+    assert_true(op_hash(0, 0, key) != op_hash(7, 0, key));
+    assert_true(op_hash(0, 0, slice_of(NULL, 0)) == op_hash(0, 0, slice_of("x", 0)));
     /* XXH3-64 of no bytes, seed 0: other programs compute the same. */
-    assert_true(op_hash(0, slice_of(NULL, 0)) == 0x2d06800538d394c2U);
+    assert_true(op_hash(0, 0, slice_of(NULL, 0)) == 0x2d06800538d394c2U);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)

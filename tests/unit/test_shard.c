@@ -105,13 +105,13 @@ static void test_shard_refuses_keys_and_databases_out_of_range(void **state)
     struct fixture *fixture = *state;
     static const uint8_t bytes[VALUE_KEY_BYTES_MAX + 1];
     struct op op = {.kind = OP_SET, .key = slice_of(bytes, VALUE_KEY_BYTES_MAX)};
-    op.hash = op_hash(0, op.key);
+    op.hash = op_hash(0, 0, op.key);
     assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
     op.key.length_bytes++;
     assert_int_equal(fixture_run(fixture, &op), KVASIR_INVALID);
     op.key.length_bytes = 3;
     op.database = FIXTURE_DATABASES;
-    op.hash = op_hash(op.database, op.key);
+    op.hash = op_hash(0, op.database, op.key);
     assert_int_equal(fixture_run(fixture, &op), KVASIR_INVALID);
     assert_int_equal(fixture_stats(fixture).key_count, 1);
 }
@@ -265,7 +265,7 @@ static void test_shard_databases_are_apart(void **state)
     (void)fixture_set(fixture, "key", "of 0");
     struct op op = fixture_op(OP_SET, "key");
     op.database = 2;
-    op.hash = op_hash(2, op.key);
+    op.hash = op_hash(0, 2, op.key);
     op.payload = slice_of_text("of 2");
     assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
     fixture_assert_value(fixture, "key", "of 0");

@@ -145,7 +145,7 @@ static void test_shard_evict_drains_what_was_flushed_first(void **state)
     assert_int_equal(fixture_fill(fixture, "a", QUARTER_BYTES), KVASIR_OK);
     struct op op = fixture_op(OP_RESERVE, "b");
     op.database = 1;
-    op.hash = op_hash(1, op.key);
+    op.hash = op_hash(0, 1, op.key);
     op.put.length_bytes = 3 * QUARTER_BYTES;
     assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
     op.kind = OP_COMMIT;
@@ -210,7 +210,7 @@ static void test_shard_evict_finds_a_lone_flushed_value_without_a_policy(void **
     shard_set_policy(fixture->shard, NULL);
     struct op op = fixture_op(OP_RESERVE, "lone");
     op.database = 1;
-    op.hash = op_hash(1, op.key);
+    op.hash = op_hash(0, 1, op.key);
     op.put.length_bytes = 2U << 20;
     assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
     op.kind = OP_COMMIT;

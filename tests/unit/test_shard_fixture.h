@@ -116,7 +116,7 @@ static inline void fixture_move(struct fixture *fixture, int64_t ms)
 static inline struct op fixture_op(enum op_kind kind, const char *key)
 {
     struct op op = {.kind = (uint8_t)kind, .key = slice_of_text(key)};
-    op.hash = op_hash(0, op.key);
+    op.hash = op_hash(0, 0, op.key);
     return op;
 }
 

@@ -19,7 +19,7 @@ static struct value *lend(struct fixture *fixture, const char *key, uint8_t data
 {
     struct op op = fixture_op(OP_GET, key);
     op.database = database;
-    op.hash = op_hash(database, op.key);
+    op.hash = op_hash(0, database, op.key);
     op.flags = OP_READ_LENT;
     assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
     return op.value;
@@ -29,7 +29,7 @@ static void set_in(struct fixture *fixture, const char *key, uint8_t database)
 {
     struct op op = fixture_op(OP_SET, key);
     op.database = database;
-    op.hash = op_hash(database, op.key);
+    op.hash = op_hash(0, database, op.key);
     op.payload = slice_of_text("value");
     assert_int_equal(fixture_run(fixture, &op), KVASIR_OK);
 }

@@ -3,14 +3,14 @@
 static struct watch watch_of(const char *key, uint8_t database)
 {
     struct slice slice = slice_of_text(key);
-    return (struct watch){.hash = op_hash(database, slice), .key = slice, .database = database};
+    return (struct watch){.hash = op_hash(0, database, slice), .key = slice, .database = database};
 }
 
 static enum kvasir_status run(struct fixture *fixture, enum op_kind kind, const char *key,
                               int64_t expires_at_ms)
 {
     struct slice slice = slice_of_text(key);
-    struct op op = {.kind = (uint8_t)kind, .key = slice, .hash = op_hash(0, slice)};
+    struct op op = {.kind = (uint8_t)kind, .key = slice, .hash = op_hash(0, 0, slice)};
     if (kind == OP_SET) {
         op.payload = slice_of_text("value");
         op.put.length_bytes = op.payload.length_bytes;
