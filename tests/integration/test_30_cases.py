@@ -33,8 +33,10 @@ CLUSTER = {"CL01", "CL02", "CL03", "CL04", "CL08", "CL11"}
 # It needs a server without a password.
 OPEN = {"AU05"}
 REACTORS = [2] if kvserver.SANITIZE == "thread" else [1, 2, 4]
-# It gives up after 3.5 s, whatever --slow says: a machine that was busy gets another try.
-UNSTRETCHED = {"SC01"}
+# What depends on how busy the machine is gets another try. SC01 gives up after 3.5 s, whatever --slow says.
+# ME01 fills the store as soon as maxmemory is lowered: where payload has not shrunk by then, values are taken
+# that go beyond it, and without eviction nothing but their deletion makes room again.
+RETRIED = {"SC01", "ME01"}
 TRIES = 3
 
 
@@ -57,7 +59,7 @@ def verdicts(server, *options):
 
 def run_cases(server, skipped, *options):
     found, printed = verdicts(server, *options)
-    for case in UNSTRETCHED & set(found):
+    for case in RETRIED & set(found):
         for _ in range(TRIES - 1):
             if found[case] != "PASS":
                 found |= verdicts(server, "--only", case, *options)[0]
