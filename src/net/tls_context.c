@@ -123,7 +123,7 @@ static enum kvasir_status load_trust(SSL_CTX *context, const struct tls_config *
 static void settle_certificates(SSL_CTX *context)
 {
     STACK_OF(X509_OBJECT) *trusted = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
-    STACK_OF(X509) *given = NULL;
+    STACK_OF(X509) *chain = NULL;
     (void)X509_check_purpose(SSL_CTX_get0_certificate(context), -1, 0);
     for (int i = 0; i < sk_X509_OBJECT_num(trusted); i++) {
         X509 *certificate = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(trusted, i));
@@ -131,8 +131,11 @@ static void settle_certificates(SSL_CTX *context)
             (void)X509_check_purpose(certificate, -1, 0);
         }
     }
-    (void)SSL_CTX_get0_chain_certs(context, &given);
-    if (sk_X509_num(given) <= 0) {
+    (void)SSL_CTX_get0_chain_certs(context, &chain);
+    for (int i = 0; i < sk_X509_num(chain); i++) {
+        (void)X509_check_purpose(sk_X509_value(chain, i), -1, 0);
+    }
+    if (sk_X509_num(chain) <= 0) {
         (void)SSL_CTX_build_cert_chain(context, SSL_BUILD_CHAIN_FLAG_IGNORE_ERROR |
                                                     SSL_BUILD_CHAIN_FLAG_CLEAR_ERROR |
                                                     SSL_BUILD_CHAIN_FLAG_NO_ROOT);

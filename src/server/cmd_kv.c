@@ -545,12 +545,6 @@ void cmd_kv_plan_stat(struct conn *conn, struct request *request)
     op->stat_p = &conn->batch->stats[conn->batch->stat_count++];
 }
 
-static void reply_pair_hash(struct conn *conn, const char *name, bool valid, uint64_t hash)
-{
-    reply_text(conn, name);
-    reply_hash(conn, valid, hash);
-}
-
 void cmd_kv_reply_stat(struct conn *conn, struct request *request)
 {
     const struct op *op = batch_op(conn->batch, request, 0);
@@ -568,7 +562,8 @@ void cmd_kv_reply_stat(struct conn *conn, struct request *request)
     reply_pair_integer(conn, "length", (int64_t)stat->length_bytes);
     reply_pair_integer(conn, "stored", (int64_t)stat->stored_bytes);
     reply_pair_text(conn, "codec", "none");
-    reply_pair_hash(conn, "checksum", (stat->flags & VALUE_FLAG_CHECKSUM) != 0, stat->checksum);
+    reply_text(conn, "checksum");
+    reply_hash(conn, (stat->flags & VALUE_FLAG_CHECKSUM) != 0, stat->checksum);
     reply_pair_text(conn, "class", CLASS_WORDS[stat->value_class & 3]);
     reply_pair_integer(conn, "ttl_ms", ttl_ms);
     reply_pair_text(conn, "pin", PIN_WORDS[stat->pin_left_ms > 0 ? stat->pin_kind : 0]);

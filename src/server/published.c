@@ -34,12 +34,12 @@ static void publish_rates(struct reactor *reactor)
 static void publish_peak(struct reactor *reactor)
 {
     struct reactor_metrics *metrics = &reactor->metrics;
-    uint64_t used = info_table_bytes(reactor->server);
+    uint64_t used;
     if (reactor->published_count++ % PUBLISHED_PER_PEAK != 0) {
         return;
     }
     metric_set(&metrics->heap_bytes, info_heap_bytes(0));
-    used += metric_get(&metrics->heap_bytes);
+    used = info_table_bytes(reactor->server) + metric_get(&metrics->heap_bytes);
     for (uint32_t i = 0; i < reactor->server->reactor_count; i++) {
         used += metric_get(&reactor->server->reactors[i]->metrics.used_bytes);
     }
