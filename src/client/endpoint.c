@@ -1,5 +1,7 @@
 #include "client/endpoint.h"
 
+#include "base/same_host.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -177,6 +179,7 @@ enum kvasir_status endpoint_open(const struct endpoint *endpoint, int *fd_p)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     if (connect(fd, (const struct sockaddr *)&endpoint->address, endpoint->address_bytes) == 0) {
+        same_host_bound_send(fd);
         *fd_p = fd;
         return KVASIR_OK;
     }
@@ -197,34 +200,9 @@ enum kvasir_status endpoint_finish(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &length) != 0) {
         return KVASIR_CLOSED;
     }
+    if (reason == 0) {
+        same_host_bound_send(fd);
+    }
     errno = reason;
     return reason == 0 ? KVASIR_OK : KVASIR_CLOSED;
-}
-
-bool endpoint_is_same_host(int fd)
-{
-    struct sockaddr_storage here = {0};
-    struct sockaddr_storage there = {0};
-    socklen_t here_bytes = sizeof here;
-    socklen_t there_bytes = sizeof there;
-    if (getsockname(fd, (struct sockaddr *)&here, &here_bytes) != 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_bytes) != 0 ||
-        here.ss_family != there.ss_family) {
-        return false;
-    }
-    if (here.ss_family == AF_INET) {
-        struct sockaddr_in a;
-        struct sockaddr_in b;
-        memcpy(&a, &here, sizeof a);
-        memcpy(&b, &there, sizeof b);
-        return a.sin_addr.s_addr == b.sin_addr.s_addr;
-    }
-    if (here.ss_family == AF_INET6) {
-        struct sockaddr_in6 a;
-        struct sockaddr_in6 b;
-        memcpy(&a, &here, sizeof a);
-        memcpy(&b, &there, sizeof b);
-        return memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
-    }
-    return false;
 }

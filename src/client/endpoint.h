@@ -38,6 +38,3 @@ bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 ATTR_MUST_USE enum kvasir_status endpoint_open(const struct endpoint *endpoint, int *fd_p);
 /* KVASIR_OK or KVASIR_CLOSED (errno says why) after the socket became writable. */
 ATTR_MUST_USE enum kvasir_status endpoint_finish(int fd);
-
-/* True when the connected TCP socket's two ends are one host: both ends carry the same address. */
-bool endpoint_is_same_host(int fd);

@@ -1,6 +1,7 @@
 #include "client/establish.h"
 
 #include "base/clock.h"
+#include "base/same_host.h"
 #include "client/client_impl.h"
 #include "client/engine.h"
 
@@ -43,7 +44,7 @@ static bool is_local(struct kvasir_client *client, const struct link *tcp)
         client_explain_shm(client, "the server offers no shared memory");
         return false;
     }
-    if (!endpoint_is_same_host(tcp->channel.fd)) {
+    if (!same_host_is(tcp->channel.fd)) {
         client_explain_shm(client, "the server is on another host");
         return false;
     }

@@ -1,5 +1,7 @@
 #include "net/listener.h"
 
+#include "base/same_host.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -219,6 +221,7 @@ enum kvasir_status listener_accept(int listening, int *descriptor_p)
     }
     /* Fails harmlessly on a Unix socket. */
     (void)setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    same_host_bound_send(descriptor);
     *descriptor_p = descriptor;
     return KVASIR_OK;
 }

@@ -42,7 +42,7 @@ ATTR_MUST_USE enum kvasir_status listener_open_unix(const char *path, uint32_t m
                                                     int *descriptor_p);
 
 /* KVASIR_OK; KVASIR_AGAIN (nobody waits), KVASIR_BUSY (out of descriptors), KVASIR_IO. The socket is
- * non-blocking, close-on-exec, without Nagle's delay. */
+ * non-blocking, close-on-exec, without Nagle's delay, its buffer bounded within one host. */
 ATTR_MUST_USE enum kvasir_status listener_accept(int listening, int *descriptor_p);
 
 /* "ip:port" or "/path:0" of both ends, as CLIENT LIST shows them. */
