@@ -71,6 +71,7 @@ struct value {
     uint8_t pin_kind : 2;    /* enum value_pin */
     uint8_t value_class : 2; /* enum kvasir_class */
     uint8_t parked : 2;      /* enum value_parked */
+    uint8_t : 0; /* what follows is read by other cores while the owner writes what stands above */
     uint8_t flags : 4;
     uint8_t cost : 4; /* of recomputing it, for its length, by powers of two; 0: nothing is said */
     uint8_t policy_bits; /* the policy's own; the last field: the key follows at once */
