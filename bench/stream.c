@@ -394,7 +394,7 @@ static void copy_plain(uint8_t *to, const uint8_t *from, size_t length)
     __asm__ volatile("" : : "r"(to) : "memory");
 }
 
-/* As a get-into does: from many slots into one warm buffer. */
+/* As an engine does that gets values: from many slots into as many of its own. */
 static void run_memory(const struct setup *setup)
 {
     struct measure_samples rates = {0};
@@ -403,20 +403,21 @@ static void run_memory(const struct setup *setup)
         size_t slots = measure_clamp(setup->set_bytes / size, 1, SIZE_MAX);
         size_t calls = measure_clamp(setup->round_bytes / size, 1, SIZE_MAX);
         uint8_t *from = measure_arena(slots * size);
-        uint8_t *to = measure_arena(size);
+        uint8_t *to = measure_arena(slots * size);
         for (int past = 0; past < 2; past++) {
             measure_clear(&rates);
             for (unsigned round = 0; round < setup->rounds; round++) {
                 double start = measure_now();
                 for (size_t call = 0; call < calls; call++) {
-                    (past ? copy_past_cache : copy_plain)(to, from + (call % slots) * size, size);
+                    size_t offset = call % slots * size;
+                    (past ? copy_past_cache : copy_plain)(to + offset, from + offset, size);
                 }
                 measure_add(&rates, (double)(calls * size) / (measure_now() - start));
             }
             measure_print_rate(past ? "nontemporal" : "memcpy", "memory", "copy", size, &rates);
         }
         (void)munmap(from, slots * size);
-        (void)munmap(to, size);
+        (void)munmap(to, slots * size);
     }
 }
 
