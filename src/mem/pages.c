@@ -162,10 +162,20 @@ bool pages_retire(struct pages *pages)
     if (!pages_pop(pages, 0, &page)) {
         return false;
     }
+    stack_push(pages->unreleased, page);
+    return true;
+}
+
+bool pages_release(struct pages *pages)
+{
+    uint32_t page = PAGES_NONE;
+    if (!pages_can_release(pages) || !stack_pop(pages->unreleased, &page)) {
+        return false;
+    }
     bool is_released =
         region_release(pages->region, (size_t)page << pages->page_shift, pages->page_bytes);
     stack_push(is_released ? pages->absent : pages->unreleased, page);
-    return true;
+    return is_released;
 }
 
 bool pages_restore(struct pages *pages, bool fill)

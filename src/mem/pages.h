@@ -48,10 +48,12 @@ void pages_destroy(struct pages **pages_p);
 ATTR_MUST_USE bool pages_take(struct pages *pages, uint32_t node, uint32_t *page_p);
 void pages_give(struct pages *pages, uint32_t page);
 
-/* A free page's memory goes back to the kernel, if that takes it (region_release); the page cannot be
- * taken any more. False: none is free. */
+/* A free page cannot be taken any more; it keeps its memory. False: none is free. */
 ATTR_MUST_USE bool pages_retire(struct pages *pages);
-/* A page that was retired, or never had memory, gets it (now, with fill) and is free. False: there is
+/* A retired page's memory goes back to the kernel, which takes a while (2 MiB: up to 0.1 ms). False: none has
+ * any, or the kernel does not take it (region_release). */
+bool pages_release(struct pages *pages);
+/* A page that was retired, or never had memory, has it (gets it now, with fill) and is free. False: there is
  * none, or no memory. */
 ATTR_MUST_USE bool pages_restore(struct pages *pages, bool fill);
 
@@ -67,7 +69,7 @@ uint32_t pages_count(const struct pages *pages);
 uint32_t pages_present_count(const struct pages *pages);
 /* Whether the memory of retired pages goes back to the kernel. */
 bool pages_can_release(const struct pages *pages);
-/* Retired pages whose memory the kernel did not take back. */
+/* Retired pages that still have memory: not released yet, or the kernel did not take it back. */
 uint32_t pages_unreleased_count(const struct pages *pages);
 /* Free now; exact only while nobody takes or gives. */
 uint32_t pages_free_count(const struct pages *pages);

@@ -175,6 +175,7 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
     tenants_configure(reactor);
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));
     shard_set_value_max(reactor->shard, resize_value_max(reactor));
+    resize_configure(reactor);
     if (index == 0) {
         log_set_level(log_level_of(reactor->settings.loglevel));
     }

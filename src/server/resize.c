@@ -22,6 +22,8 @@
 /* In one tick. Getting a page means that the kernel clears 2 MiB, about half a millisecond. */
 #define RESIZE_GROW_PAGES   2
 #define RESIZE_SHRINK_PAGES 32
+/* Retired at once when maxmemory is lowered: 32 GiB in less than a millisecond; ticks do the rest. */
+#define RESIZE_RETIRE_PAGES 16384
 /* Ticks until the reactors are asked again when none could give a page: what is leased takes its time. */
 #define RESIZE_REST_TICKS 10
 
@@ -133,9 +135,36 @@ static int64_t resize_retire(struct reactor *reactor, int64_t page_count)
     int64_t retired_count = 0;
     while (retired_count < page_count && resize_is_too_big(reactor) &&
            pages_retire(reactor->server->payload)) {
+        (void)pages_release(reactor->server->payload);
         retired_count++;
     }
     return retired_count;
+}
+
+void resize_configure(struct reactor *reactor)
+{
+    int retired_count = 0;
+    while (retired_count < RESIZE_RETIRE_PAGES && resize_is_too_big(reactor) &&
+           pages_retire(reactor->server->payload)) {
+        retired_count++;
+    }
+}
+
+/* What was retired in a hurry. False: there is nothing. */
+static bool resize_release(const struct reactor *reactor)
+{
+    int released_count = 0;
+    while (released_count < RESIZE_SHRINK_PAGES && pages_release(reactor->server->payload)) {
+        released_count++;
+    }
+    return released_count > 0;
+}
+
+static bool resize_is_too_small(const struct reactor *reactor)
+{
+    const struct server *server = reactor->server;
+    return pages_present_count(server->payload) <
+           resize_page_count(server, reactor->settings.maxmemory);
 }
 
 /* What it makes free it gives to the kernel itself, before a writer takes it. */
@@ -195,11 +224,7 @@ static void resize_ask(struct reactor *reactor)
 static void resize_grow(struct reactor *reactor)
 {
     const struct server *server = reactor->server;
-    uint64_t wanted_count = resize_page_count(server, reactor->settings.maxmemory);
-    for (int i = 0; i < RESIZE_GROW_PAGES; i++) {
-        if (pages_present_count(server->payload) >= wanted_count) {
-            return;
-        }
+    for (int i = 0; i < RESIZE_GROW_PAGES && resize_is_too_small(reactor); i++) {
         if (!pages_restore(server->payload, reactor->settings.populate)) {
             log_limited(&reactor->log_limit, LOG_WARN,
                         "the machine has no memory for maxmemory %llu: payload stays at %u pages",
@@ -221,6 +246,7 @@ static bool resize_trade_for_metadata(const struct reactor *reactor)
         !pages_retire(server->payload)) {
         return false;
     }
+    (void)pages_release(server->payload);
     for (int i = 0; i < RESIZE_TRADE_PAGES; i++) {
         if (!pages_restore(server->metadata, reactor->settings.populate)) {
             return false; /* the machine has no memory; what was had is less than what was given */
@@ -244,6 +270,7 @@ static bool resize_trade_for_payload(const struct reactor *reactor)
         if (!pages_retire(server->metadata)) {
             return false; /* another reactor was quicker; the next tick goes on */
         }
+        (void)pages_release(server->metadata);
     }
     return true;
 }
@@ -292,9 +319,10 @@ void resize_tick(struct reactor *reactor)
         reactor->resize_rest_ticks--;
         return;
     }
-    if (!resize_is_too_big(reactor)) {
+    if (resize_is_too_small(reactor)) {
         resize_grow(reactor);
-    } else if (resize_retire(reactor, RESIZE_SHRINK_PAGES) == 0) {
+    } else if (!resize_release(reactor) && resize_is_too_big(reactor) &&
+               resize_retire(reactor, RESIZE_SHRINK_PAGES) == 0) {
         resize_ask(reactor);
     }
 }

@@ -20,5 +20,8 @@ ATTR_MUST_USE bool resize_is_allowed(const struct server *server, uint64_t maxme
 /* The longest value under the reactor's settings. A maxmemory that was lowered counts at once, though
  * the pages go step by step: nothing is evicted for a value that soon would not fit. */
 uint64_t resize_value_max(const struct reactor *reactor);
+/* The settings changed, on any reactor's thread: free pages beyond maxmemory cannot be taken from now on, so
+ * that no value is put where there soon is no memory. Ticks give them to the kernel. */
+void resize_configure(struct reactor *reactor);
 /* A few pages at most. */
 void resize_tick(struct reactor *reactor);

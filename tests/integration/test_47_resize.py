@@ -116,6 +116,36 @@ def test_lowered_maxmemory_counts_at_once_for_long_values(start, reactors):
         assert connection("SET", "long", b"y" * (130 * MIB)) == "OK"
 
 
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_nothing_is_put_beyond_a_lowered_maxmemory(start, reactors):
+    """What is free beyond it is out of reach before the answer to CONFIG SET."""
+    server = start(
+        reactors=reactors,
+        maxmemory="1gb",
+        buffer_memory="16mb",
+        maxmemory_policy="noeviction",
+        populate="yes",
+        unixsocket="",
+    )
+    long = 8 * MIB
+    with server.connect() as connection:
+        # Short requests, so that all of them are there before the server could do anything by and by.
+        replies = connection.pipeline(
+            [("CONFIG", "SET", "maxmemory", "256mb")]
+            + [("SETRANGE", f"key:{i}", long - 1, "x") for i in range(60)]
+        )
+        assert replies[0] == "OK"
+        stored = replies.count(long)
+        assert 0 < stored * long < 256 * MIB, stored
+        assert all(reply == long or "OOM" in str(reply) for reply in replies[1:])
+        # What is deleted makes room at once.
+        again = connection.pipeline([("DEL", "key:0"), ("SETRANGE", "again", long - 1, "x")])
+        assert again == [1, long]
+        kvserver.wait_until(
+            lambda: server.info()["payload_unreleased_bytes"] == 0, "the rest to go", 30
+        )
+
+
 def test_leased_values_outlive_a_lowered_maxmemory(start):
     server = start(maxmemory="256mb", buffer_memory="16mb", metadata_memory="16mb")
     value = os.urandom(MIB)

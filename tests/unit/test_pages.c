@@ -126,6 +126,12 @@ static void test_pages_retired_are_not_taken_and_come_back(void **state)
         assert_true(pages_retire(fixture->pages));
     }
     assert_false(pages_retire(fixture->pages));
+    assert_int_equal(pages_unreleased_count(fixture->pages), PAGE_COUNT);
+    for (uint32_t i = 0; i < PAGE_COUNT; i++) {
+        assert_true(pages_release(fixture->pages));
+    }
+    assert_false(pages_release(fixture->pages));
+    assert_int_equal(pages_present_count(fixture->pages), 0);
     assert_false(pages_take(fixture->pages, 0, &page));
     assert_int_equal(pages_count(fixture->pages), PAGE_COUNT);
     fault_arm("region_fill", 1, 1);

@@ -178,6 +178,26 @@ static void test_resize_asks_the_others_when_the_fullest_cannot_give(void **stat
     world_destroy(world);
 }
 
+static void test_resize_takes_free_pages_away_at_once(void **state)
+{
+    struct world *world = world_create();
+    struct pages *payload = world->store->payload;
+    struct reactor *reactor = &world->reactors[1]; /* whichever is told first */
+    (void)state;
+    fill(world, 0, 12);
+    reactor->settings.maxmemory = memory_for(10);
+    resize_configure(reactor);
+    assert_int_equal(pages_free_count(payload), 0);
+    assert_int_equal(pages_present_count(payload), 12);
+    assert_int_equal(pages_unreleased_count(payload), pages_count(payload) - 12);
+    assert_int_equal(evicted(world, 0), 0);
+    world->reactors[0].settings.maxmemory = memory_for(12);
+    resize_tick(&world->reactors[0]);
+    assert_int_equal(pages_unreleased_count(payload), 0);
+    assert_int_equal(pages_present_count(payload), 12);
+    world_destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_resize_asks_who_holds_most),
         cmocka_unit_test(test_resize_divides_evenly_while_nothing_is_known),
         cmocka_unit_test(test_resize_asks_the_others_when_the_fullest_cannot_give),
+        cmocka_unit_test(test_resize_takes_free_pages_away_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
