@@ -1,109 +1,21 @@
 /* The store against a naive model: random ops over few keys and little memory, so that eviction, orphans
  * and expiry happen all the time. After each op the answer must be the model's, and whenever values were
- * evicted the model learns which ones, and exactly that many must be missing. */
-#include "test_shard_fixture.h"
+ * evicted the model learns which ones, and exactly that many must be missing. Then the same, with each
+ * fault point that an op comes by failing in its turn: what answers an error has changed nothing. */
+#include "test_shard_model.h"
 
-#include "base/random.h"
 #include "test_seed.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
-#define KEY_COUNT       300U
 #define OP_COUNT        200000U
 #define VERIFY_INTERVAL 997U
-#define HELD_MAX        8U
-#define GRANTS_HELD_MAX 6U
 #define MODEL_BYTES_MAX 200000U
-
-/* What the model knows of one key. */
-struct entry {
-    uint8_t *bytes; /* owned; NULL: not there */
-    size_t length_bytes;
-    int64_t expires_at_ms;
-};
-
-/* A pin that the test holds, with what its bytes must be. */
-struct held {
-    struct value *value;
-    uint8_t *bytes; /* owned */
-    size_t length_bytes;
-};
-
-struct lease {
-    uint64_t id;
-    int64_t deadline_us;
-};
-
-struct model {
-    struct fixture *fixture;
-    struct random random;
-    struct entry entries[KEY_COUNT];
-    struct held held[HELD_MAX];
-    struct lease leases[GRANTS_HELD_MAX];
-    uint64_t evicted; /* as far as the model knows */
-    uint64_t denied, evictions_learnt, hits;
-};
-
-static void key_text(uint32_t number, char text[16])
-{
-    (void)snprintf(text, 16, "k%u", number);
-}
-
-static void entry_clear(struct entry *entry)
-{
-    free(entry->bytes);
-    *entry = (struct entry){0};
-}
-
-static void entry_store(struct entry *entry, const uint8_t *bytes, size_t length_bytes,
-                        int64_t expires_at_ms)
-{
-    uint8_t *copy = malloc(length_bytes + 1);
-    assert_non_null(copy);
-    if (length_bytes > 0) {
-        memcpy(copy, bytes, length_bytes);
-    }
-    entry_clear(entry);
-    *entry = (struct entry){copy, length_bytes, expires_at_ms};
-}
-
-static void model_expire(struct model *model)
-{
-    for (uint32_t i = 0; i < KEY_COUNT; i++) {
-        struct entry *entry = &model->entries[i];
-        if (entry->bytes != NULL && entry->expires_at_ms != 0 &&
-            entry->expires_at_ms <= model->fixture->now.wall_ms) {
-            entry_clear(entry);
-        }
-    }
-}
-
-/* Learns what was evicted: exactly as many keys as the counter says. skip is the key that the op itself
- * is about: it may have been evicted and set again. */
-static void model_learn(struct model *model, uint32_t skip)
-{
-    uint64_t evicted = fixture_stats(model->fixture).evicted;
-    uint64_t count = evicted - model->evicted;
-    if (count == 0) {
-        return;
-    }
-    uint64_t missing = 0;
-    for (uint32_t i = 0; i < KEY_COUNT; i++) {
-        char text[16];
-        key_text(i, text);
-        if (model->entries[i].bytes != NULL && !fixture_has(model->fixture, text)) {
-            entry_clear(&model->entries[i]);
-            missing++;
-        }
-    }
-    if (skip < KEY_COUNT && missing + 1 == count) {
-        missing++; /* the former value of the key */
-    }
-    assert_int_equal(missing, count);
-    model->evicted = evicted;
-    model->evictions_learnt += count;
-}
+/* Of a run in which something fails; most memory is taken before, so that this is enough for evictions. */
+#define FAULT_OP_COUNT      400U
+#define FAULT_BALLAST_BYTES (3U << 19)
+/* How many fail one after the other, for how long: an allocation, and a time without memory. */
+#define FAULT_SPELL_COUNT 30U
 
 static size_t random_length(struct random *random)
 {
@@ -135,10 +47,14 @@ static void random_fill(struct random *random, uint8_t *bytes, size_t length_byt
  * key as it is by then. */
 static enum kvasir_status model_run_set(struct model *model, struct op *op)
 {
+    fault_hold(false);
     shard_execute(model->fixture->shard, op, &model->fixture->now);
+    fault_hold(true);
     while (op->status == KVASIR_PENDING) {
         model_learn(model, KEY_COUNT);
+        fault_hold(false);
         shard_execute(model->fixture->shard, op, &model->fixture->now);
+        fault_hold(true);
     }
     return op->status;
 }
@@ -179,7 +95,7 @@ static void model_reserve(struct model *model, uint32_t number, struct op *op)
     struct entry *entry = &model->entries[number];
     op->kind = OP_RESERVE;
     op->put.length_bytes = random_length(&model->random);
-    if (fixture_run(model->fixture, op) != KVASIR_OK) {
+    if (model_run(model, op) != KVASIR_OK) {
         assert_int_equal(op->status, KVASIR_NO_MEMORY);
         model->denied++;
         return;
@@ -196,18 +112,10 @@ static void model_reserve(struct model *model, uint32_t number, struct op *op)
         done += piece.iov_len;
     }
     op->kind = random_below(&model->random, 4) == 0 ? OP_ABORT : OP_COMMIT;
-    assert_int_equal(fixture_run(model->fixture, op), KVASIR_OK);
+    assert_int_equal(model_run(model, op), KVASIR_OK);
     if (op->kind == OP_COMMIT) {
         entry_store(entry, bytes, op->put.length_bytes, 0);
     }
-}
-
-static void held_end(struct model *model, struct held *held)
-{
-    fixture_assert_bytes(model->fixture, held->value, slice_of(held->bytes, held->length_bytes));
-    shard_unpin(model->fixture->shard, &held->value);
-    free(held->bytes);
-    held->bytes = NULL;
 }
 
 static void model_get(struct model *model, uint32_t number, struct op *op)
@@ -215,7 +123,7 @@ static void model_get(struct model *model, uint32_t number, struct op *op)
     struct entry *entry = &model->entries[number];
     op->kind = OP_GET;
     op->flags = random_below(&model->random, 16) == 0 ? OP_READ_REMOVE : 0;
-    enum kvasir_status status = fixture_run(model->fixture, op);
+    enum kvasir_status status = model_run(model, op);
     if (entry->bytes == NULL) {
         assert_int_equal(status, KVASIR_NOT_FOUND);
         return;
@@ -231,7 +139,7 @@ static void model_get(struct model *model, uint32_t number, struct op *op)
         held->length_bytes = entry->length_bytes;
         held->value = op->value;
     } else {
-        shard_unpin(model->fixture->shard, &op->value);
+        model_unpin(model, &op->value);
         if (held->bytes != NULL) {
             held_end(model, held);
         }
@@ -258,7 +166,7 @@ static void model_edit(struct model *model, uint32_t number, struct op *op)
     op->kind = append ? OP_APPEND : OP_SET_RANGE;
     op->payload = slice_of(part, part_bytes);
     op->offset_bytes = offset_bytes;
-    if (fixture_run(model->fixture, op) != KVASIR_OK) {
+    if (model_run(model, op) != KVASIR_OK) {
         assert_int_equal(op->status, KVASIR_NO_MEMORY);
         model->denied++;
         return;
@@ -282,8 +190,7 @@ static void model_remove(struct model *model, uint32_t number, struct op *op)
 {
     struct entry *entry = &model->entries[number];
     op->kind = OP_REMOVE;
-    assert_int_equal(fixture_run(model->fixture, op),
-                     entry->bytes != NULL ? KVASIR_OK : KVASIR_NOT_FOUND);
+    assert_int_equal(model_run(model, op), entry->bytes != NULL ? KVASIR_OK : KVASIR_NOT_FOUND);
     entry_clear(entry);
 }
 
@@ -294,15 +201,14 @@ static void model_expiry(struct model *model, uint32_t number, struct op *op)
     if (random_below(&model->random, 3) == 0) {
         op->kind = OP_PERSIST;
         bool had_expiry = had && entry->expires_at_ms != 0;
-        assert_int_equal(fixture_run(model->fixture, op),
-                         had_expiry ? KVASIR_OK : KVASIR_NOT_FOUND);
+        assert_int_equal(model_run(model, op), had_expiry ? KVASIR_OK : KVASIR_NOT_FOUND);
         entry->expires_at_ms = 0;
         return;
     }
     op->kind = OP_EXPIRE;
     op->expires_at_ms =
         model->fixture->now.wall_ms - 100 + (int64_t)random_below(&model->random, 5000);
-    assert_int_equal(fixture_run(model->fixture, op), had ? KVASIR_OK : KVASIR_NOT_FOUND);
+    assert_int_equal(model_run(model, op), had ? KVASIR_OK : KVASIR_NOT_FOUND);
     if (had) {
         entry->expires_at_ms = op->expires_at_ms;
         model_expire(model);
@@ -314,19 +220,19 @@ static void model_lease(struct model *model, uint32_t number, struct op *op)
     struct lease *lease = &model->leases[random_below(&model->random, GRANTS_HELD_MAX)];
     if (lease->id != 0) {
         bool expired = lease->deadline_us <= model->fixture->now.mono_us;
-        *op = (struct op){.kind = OP_RELEASE, .grant_id = lease->id, .owner = 9};
-        assert_int_equal(fixture_run(model->fixture, op), expired ? KVASIR_NOT_FOUND : KVASIR_OK);
+        *op = (struct op){.kind = OP_RELEASE, .grant_id = lease->id, .owner = MODEL_OWNER};
+        assert_int_equal(model_run(model, op), expired ? KVASIR_NOT_FOUND : KVASIR_OK);
         lease->id = 0;
         return;
     }
     op->kind = OP_LEASE;
-    op->owner = 9;
+    op->owner = MODEL_OWNER;
     op->deadline_us = model->fixture->now.mono_us + 200000;
-    enum kvasir_status status = fixture_run(model->fixture, op);
+    enum kvasir_status status = model_run(model, op);
     if (model->entries[number].bytes == NULL) {
         assert_int_equal(status, KVASIR_NOT_FOUND);
     } else if (status == KVASIR_OK) {
-        shard_unpin(model->fixture->shard, &op->value);
+        model_unpin(model, &op->value);
         *lease = (struct lease){op->grant_id, op->deadline_us};
     } else {
         assert_int_equal(status, KVASIR_BUSY);
@@ -338,7 +244,7 @@ static void model_pin(struct model *model, uint32_t number, struct op *op)
     op->kind = random_below(&model->random, 4) == 0 ? OP_UNPIN : OP_PIN;
     op->pin_kind = random_below(&model->random, 4) == 0 ? VALUE_PIN_HARD : VALUE_PIN_SOFT;
     op->pin_ms = 1 + (uint32_t)random_below(&model->random, 300);
-    enum kvasir_status status = fixture_run(model->fixture, op);
+    enum kvasir_status status = model_run(model, op);
     if (model->entries[number].bytes == NULL) {
         assert_int_equal(status, KVASIR_NOT_FOUND);
     } else if (op->pin_kind == VALUE_PIN_SOFT || op->kind == OP_UNPIN) {
@@ -348,8 +254,66 @@ static void model_pin(struct model *model, uint32_t number, struct op *op)
     }
 }
 
+/* COPY. */
+static void model_copy(struct model *model, uint32_t number, struct op *op)
+{
+    const struct entry *from = &model->entries[random_below(&model->random, KEY_COUNT)];
+    struct entry *entry = &model->entries[number];
+    char text[16];
+    key_text((uint32_t)(from - model->entries), text);
+    struct op source = fixture_op(OP_GET, text);
+    if (model_run(model, &source) != KVASIR_OK) {
+        assert_null(from->bytes);
+        return;
+    }
+    op->kind = OP_SET_FROM;
+    op->combine = OP_COMBINE_COPY;
+    op->sources = &source.value;
+    op->source_count = 1;
+    if (model_run(model, op) == KVASIR_OK) {
+        fixture_assert_bytes(model->fixture, source.value,
+                             slice_of(from->bytes, from->length_bytes));
+        if (from != entry) {
+            entry_store(entry, from->bytes, from->length_bytes, 0);
+        }
+        entry->expires_at_ms = 0;
+    } else {
+        assert_int_equal(op->status, KVASIR_NO_MEMORY);
+        model->denied++;
+    }
+    model_unpin(model, &source.value);
+}
+
+/* INCRBY; what is no number is set to one now and then, so that there are some. */
+static void model_add(struct model *model, uint32_t number, struct op *op)
+{
+    struct entry *entry = &model->entries[number];
+    char text[24];
+    int64_t former = 0;
+    op->kind = OP_ADD;
+    op->delta = 1 + (int64_t)random_below(&model->random, 1000);
+    bool is_number =
+        entry->bytes == NULL || slice_to_i64(slice_of(entry->bytes, entry->length_bytes), &former);
+    enum kvasir_status status = model_run(model, op);
+    if (status == KVASIR_NO_MEMORY) {
+        model->denied++;
+        return;
+    }
+    assert_int_equal(status, is_number ? KVASIR_OK : KVASIR_INVALID);
+    if (is_number) {
+        assert_int_equal(op->integer, former + op->delta);
+        int length = snprintf(text, sizeof(text), "%" PRId64, op->integer);
+        entry_store(entry, (const uint8_t *)text, (size_t)length, entry->expires_at_ms);
+    } else if (random_below(&model->random, 2) == 0) {
+        *op = (struct op){.kind = OP_REMOVE, .key = op->key, .hash = op->hash};
+        assert_int_equal(model_run(model, op), KVASIR_OK);
+        entry_clear(entry);
+    }
+}
+
 static void model_rare(struct model *model)
 {
+    fault_hold(false);
     if (random_below(&model->random, 60) == 0) {
         shard_flush(model->fixture->shard, SHARD_DATABASE_ALL);
         for (uint32_t i = 0; i < KEY_COUNT; i++) {
@@ -359,6 +323,7 @@ static void model_rare(struct model *model)
         (void)shard_tick(model->fixture->shard, &model->fixture->now,
                          (uint32_t)random_below(&model->random, 200));
     }
+    fault_hold(true);
 }
 
 static void model_step(struct model *model)
@@ -369,7 +334,7 @@ static void model_step(struct model *model)
     struct op op = fixture_op(OP_GET, text);
     fixture_move(model->fixture, (int64_t)random_below(&model->random, 4));
     model_expire(model);
-    switch (random_below(&model->random, 16)) {
+    switch (random_below(&model->random, 18)) {
     case 0:
     case 1:
     case 2:
@@ -397,6 +362,12 @@ static void model_step(struct model *model)
     case 10:
         model_rare(model);
         break;
+    case 11:
+        model_copy(model, number, &op);
+        break;
+    case 12:
+        model_add(model, number, &op);
+        break;
     default:
         model_get(model, number, &op);
         break;
@@ -419,10 +390,7 @@ static void test_shard_model_agrees_with_the_store(void **state)
 {
     (void)state;
     const struct fixture_options options = {0};
-    struct model *model = calloc(1, sizeof(*model));
-    assert_non_null(model);
-    model->fixture = fixture_create(&options);
-    random_init(&model->random, test_seed());
+    struct model *model = model_create(&options, test_seed());
     for (uint32_t i = 0; i < OP_COUNT; i++) {
         model_step(model);
         if (i % VERIFY_INTERVAL == 0) {
@@ -434,34 +402,66 @@ static void test_shard_model_agrees_with_the_store(void **state)
     assert_true(model->hits > 1000);
     (void)printf("hits %" PRIu64 ", evicted %" PRIu64 ", denied %" PRIu64 "\n", model->hits,
                  model->evictions_learnt, model->denied);
-    for (uint32_t i = 0; i < HELD_MAX; i++) {
-        if (model->held[i].bytes != NULL) {
-            held_end(model, &model->held[i]);
+    model_destroy(&model);
+}
+
+/* One run in which count points fail, from the after-th on. False: it did not come to that. */
+static bool model_run_with_fault(uint64_t seed, unsigned policy, uint32_t after, uint32_t count,
+                                 uint64_t *denied_p)
+{
+    const struct fixture_options options = {0};
+    struct model *model = model_create(&options, seed);
+    struct op ballast = fixture_op(OP_RESERVE, "ballast");
+    ballast.put.length_bytes = FAULT_BALLAST_BYTES;
+    assert_int_equal(fixture_run(model->fixture, &ballast), KVASIR_OK);
+    fault_arm_any(after, count);
+    fault_hold(true);
+    shard_set_policy(model->fixture->shard, policy_at(policy));
+    for (uint32_t i = 0; i < FAULT_OP_COUNT; i++) {
+        model_step(model);
+    }
+    model_compare_all(model);
+    *denied_p += model->denied;
+    model_unpin(model, &ballast.value);
+    model_destroy(&model);
+    return fault_failed() != NULL;
+}
+
+/* Of the policies one in turn for each point, or with KVASIR_FAULT_ALL every one for each. */
+static void test_shard_model_agrees_with_the_store_whatever_fails(void **state)
+{
+    (void)state;
+    const uint32_t counts[] = {1, FAULT_SPELL_COUNT};
+    bool all = getenv("KVASIR_FAULT_ALL") != NULL;
+    uint64_t seed = test_seed();
+    unsigned policy_count = 0;
+    uint64_t denied = 0;
+    uint32_t points = 0;
+    while (policy_at(policy_count) != NULL) {
+        policy_count++;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        unsigned reached = policy_count;
+        for (uint32_t after = 1; reached > 0; after++) {
+            unsigned tried = all ? policy_count : 1;
+            reached = 0;
+            for (unsigned policy = after; policy < after + tried; policy++) {
+                reached +=
+                    model_run_with_fault(seed, policy % policy_count, after, counts[i], &denied);
+            }
+            points = after;
         }
     }
-    shard_drop_owner(model->fixture->shard, 9);
-    shard_verify(model->fixture->shard);
-    for (uint32_t i = 0; i < KEY_COUNT; i++) {
-        char text[16];
-        key_text(i, text);
-        (void)fixture_simple(model->fixture, OP_REMOVE, text);
-        entry_clear(&model->entries[i]);
-    }
-    while (shard_tick(model->fixture->shard, &model->fixture->now, 10000)) {
-    }
-    assert_int_equal(fixture_stats(model->fixture).value_count, 0);
-    assert_int_equal(pages_free_count(model->fixture->payload),
-                     pages_count(model->fixture->payload));
-    assert_int_equal(pages_free_count(model->fixture->metadata),
-                     pages_count(model->fixture->metadata));
-    fixture_destroy(model->fixture);
-    free(model);
+    (void)printf("points %" PRIu32 ", denied %" PRIu64 "\n", points - 1, denied);
+    assert_true(points > FAULT_OP_COUNT);
+    assert_true(denied > 100);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shard_model_agrees_with_the_store),
+        cmocka_unit_test(test_shard_model_agrees_with_the_store_whatever_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
