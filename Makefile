@@ -294,7 +294,7 @@ $(BUILD)/tests/examples/%: $(BUILD)/obj/tests/examples/%.o $(BUILD)/libkvasir.so
 		$(if $(findstring hiredis,$*),-lhiredis) -pthread -o $@
 
 # The store by itself, without a server around it.
-$(BUILD)/bench/fragment_store $(BUILD)/bench/evict: $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o \
+$(BUILD)/bench/fragment_store $(BUILD)/bench/evict $(BUILD)/bench/index: $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o \
 		$(BUILD)/server.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ $(SERVER_LIBS) -lm -o $@

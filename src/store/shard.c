@@ -411,6 +411,9 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .metadata_bytes = meta_taken_bytes(&shard->meta) + index_bytes(&shard->index) +
                           grant_bytes(&shard->grants) + shard->notices.capacity_bytes,
         .grants_bytes = grant_bytes(&shard->grants),
+        .index_bytes = index_bytes(&shard->index),
+        .owner_bytes = payload.owner_bytes,
+        .index_moved = shard->index.moved_count,
         .hits = shard->hits,
         .misses = shard->misses,
         .evicted = shard->evicted,
@@ -421,6 +424,7 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
         .moved_bytes = shard->moved_bytes,
         .drained_pages = shard->drained_pages,
         .payload_pages = payload.page_count + shard->whole_pages,
+        .metadata_pages = meta_page_count(&shard->meta),
         .leases = shard->grants.counts[GRANT_LEASE],
         .reservations = shard->grants.counts[GRANT_RESERVATION],
         .stale_ppm = shard->stale_ppm,
