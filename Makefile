@@ -103,8 +103,10 @@ MAP := $(wildcard src/client/libkvasir.map)
 SERVER_OBJECTS := $(SERVER_SOURCES:%.c=$(BUILD)/obj/%.o)
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(BUILD)/pic/%.o)
 SHARED_OBJECTS := $(SHARED_SOURCES:%.c=$(BUILD)/pic/%.o)
-# The client library is in the test archive too, so that its units can be tested from within.
-TEST_OBJECTS := $(sort $(SERVER_SOURCES) $(CLIENT_SOURCES))
+# The client library is in the test archive too, so that its units can be tested from within; and the
+# whole server in one process, for those who want it.
+WORLD_SOURCES := $(if $(filter server,$(LAYERS)),$(wildcard tests/world/*.c))
+TEST_OBJECTS := $(sort $(SERVER_SOURCES) $(CLIENT_SOURCES) $(WORLD_SOURCES))
 TEST_OBJECTS := $(TEST_OBJECTS:%.c=$(BUILD)/test-obj/%.o)
 
 SERVER := $(if $(SERVER_MAIN),$(BUILD)/kvasir-server)
@@ -124,6 +126,10 @@ MODULE_LIBS_rdma := -libverbs -pthread
 MODULES := $(MODULE_NAMES:%=$(BUILD)/modules/%.so)
 FAKE_SOURCES := $(wildcard tests/fake/*.c)
 FAKE_WRAPS := -Wl,--wrap=calloc,--wrap=aligned_alloc,--wrap=pthread_create
+# Every allocation is a fault point (tests/world/fault_memory.h) in the programs that are linked with these.
+FAULT_WRAPPED := malloc calloc realloc aligned_alloc strdup free mmap memfd_create eventfd
+FAULT_WRAPS := $(FAULT_WRAPPED:%=-Wl,--wrap=%)
+FAULT_PROGRAMS := $(patsubst %,$(BUILD)/tests/unit/test_%,server_fault)
 UNIT_SOURCES := $(if $(HAVE_VERBS),$(UNIT_SOURCES),$(filter-out tests/unit/test_rdma_%,$(UNIT_SOURCES)))
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_MODULES := $(TEST_MODULE_SOURCES:tests/modules/%.c=$(BUILD)/test-modules/%.so)
@@ -207,7 +213,8 @@ $(BUILD)/libkvasir.a: $(CLIENT_OBJECTS) $(BUILD)/shared.a
 
 $(BUILD)/tests/unit/%: $(BUILD)/test-obj/tests/unit/%.o $(BUILD)/test.a
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $^ -lcmocka $(SERVER_LIBS) -o $@
+	$(call say,LINK,$@)$(CC) $(ALL_LDFLAGS) $(WRAPS) $^ -lcmocka $(SERVER_LIBS) -o $@
+$(FAULT_PROGRAMS): WRAPS := $(FAULT_WRAPS)
 
 # What these programs share.
 RDMA_TEST_SHARED := $(filter-out $(RDMA_TEST_SOURCES),$(wildcard tests/rdma/*.c))

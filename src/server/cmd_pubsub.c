@@ -46,8 +46,7 @@ static void note_mode(struct conn *conn)
 }
 
 /* One of the answers to SUBSCRIBE and UNSUBSCRIBE; name NULL: there was none. */
-static void answer(struct conn *conn, const char *verb, const struct slice *name,
-                   enum pubsub_kind kind)
+static void answer(struct conn *conn, const char *verb, const struct slice *name, int64_t count)
 {
     bool muted = conn->muted;
     conn->muted = false; /* it is a push, which CLIENT REPLY OFF does not hold back */
@@ -58,7 +57,7 @@ static void answer(struct conn *conn, const char *verb, const struct slice *name
     } else {
         reply_null(conn);
     }
-    reply_integer(conn, counted(conn, kind));
+    reply_integer(conn, count);
     conn->muted = muted;
 }
 
@@ -71,7 +70,7 @@ void cmd_pubsub_reply_subscribe(struct conn *conn, struct request *request)
             reply_error(conn, "OOM no memory for a subscription: client-query-buffer-limit");
             break;
         }
-        answer(conn, verbs[kind], &request->args[i], kind);
+        answer(conn, verbs[kind], &request->args[i], counted(conn, kind));
     }
     note_mode(conn);
 }
@@ -84,24 +83,15 @@ void cmd_pubsub_reply_unsubscribe(struct conn *conn, struct request *request)
     struct subscription *any = pubsub_any(conn, kind);
     for (uint32_t i = 1; i < request->arg_count; i++) {
         (void)pubsub_leave(pubsub, conn, kind, request->args[i]);
-        answer(conn, verbs[kind], &request->args[i], kind);
+        answer(conn, verbs[kind], &request->args[i], counted(conn, kind));
     }
     if (request->arg_count == 1 && any == NULL) {
-        answer(conn, verbs[kind], NULL, kind);
+        answer(conn, verbs[kind], NULL, counted(conn, kind));
     }
     while (request->arg_count == 1 && any != NULL) {
-        char name[256];
-        size_t length = any->name.length_bytes;
-        uint8_t *copy = length <= sizeof(name) ? (uint8_t *)name : malloc(length);
-        struct slice kept = slice_of(copy, copy != NULL ? length : 0);
-        if (copy != NULL && length > 0) {
-            memcpy(copy, any->name.data, length);
-        }
+        /* Said before it is done: with the subscription its name goes. */
+        answer(conn, verbs[kind], &any->name, counted(conn, kind) - 1);
         (void)pubsub_leave(pubsub, conn, kind, any->name);
-        answer(conn, verbs[kind], &kept, kind);
-        if (copy != (uint8_t *)name) {
-            free(copy);
-        }
         any = pubsub_any(conn, kind);
     }
     note_mode(conn);

@@ -232,8 +232,12 @@ static bool make_users(struct server *server, char *error, size_t error_capacity
     struct text errors = {0};
     bool done = users_file_start(&server->settings, &server->acl, &errors);
     if (!done) {
-        (void)snprintf(error, error_capacity, "%.*s", (int)errors.length_bytes,
-                       errors.data != NULL ? errors.data : "");
+        /* Without memory there may be none for the sentence, either. */
+        struct slice said = errors.length_bytes > 0 && !errors.failed
+                                ? text_slice(&errors)
+                                : slice_of_text("out of memory for users");
+        (void)snprintf(error, error_capacity, "%.*s", (int)said.length_bytes,
+                       (const char *)said.data);
     }
     text_fini(&errors);
     return done;
