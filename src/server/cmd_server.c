@@ -171,6 +171,8 @@ static void config_run(struct reactor *reactor, struct gather *gather, uint32_t 
                     (unsigned long long)reactor->settings.events_backlog);
     }
     key_notice_configure(reactor);
+    check(output_limits_parse(&reactor->output_limits,
+                              slice_of_text(reactor->settings.output_limits)));
     reactor->command_stats->untimed = !reactor->settings.latency_tracking;
     tenants_configure(reactor);
     shard_set_policy(reactor->shard, policy_find(reactor->settings.maxmemory_policy));

@@ -152,12 +152,10 @@ void reactor_reset_metrics(struct reactor *reactor)
 
 static void tick_conns(struct reactor *reactor)
 {
-    struct output_limits *limits = &reactor->output_limits;
     struct reactor_metrics *metrics = &reactor->metrics;
     uint64_t input_bytes_max = 0;
     uint64_t output_bytes_max = 0;
     uint64_t waiting_count = 0;
-    check(output_limits_parse(limits, slice_of_text(reactor->settings.output_limits)));
     list_foreach_safe (cursor, after, &reactor->conns) {
         struct conn *conn = list_entry(cursor, struct conn, link);
         uint64_t input_bytes = (conn->input.data != NULL ? conn->input.capacity_bytes : 0) +
@@ -167,7 +165,7 @@ static void tick_conns(struct reactor *reactor)
         output_bytes_max = output_bytes > output_bytes_max ? output_bytes : output_bytes_max;
         waiting_count +=
             list_linked(&conn->batch_link) && !conn->paused; /* those count themselves */
-        conn_tick(conn, limits);
+        conn_tick(conn, &reactor->output_limits);
     }
     metric_set(&metrics->input_bytes_max, input_bytes_max);
     metric_set(&metrics->output_bytes_max, output_bytes_max);

@@ -186,7 +186,7 @@ struct reactor {
     uint32_t monitor_count;      /* on all reactors: requests are told to them */
     struct list event_listeners; /* owned */
     uint32_t event_listener_count;
-    struct output_limits output_limits; /* as the setting says, read again now and then */
+    struct output_limits output_limits; /* as the setting says */
     struct log_limit log_limit;
     int64_t tick_us;    /* of the last tick */
     int64_t held_up_us; /* when it last went on after something held it up, as DEBUG SLEEP does */
