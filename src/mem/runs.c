@@ -164,7 +164,6 @@ static bool runs_owners_take(struct runs *runs, struct granule *record, uint32_t
         return false;
     }
     const struct pages *pages = runs->tables->pages;
-    runs->owner_bytes += (uint64_t)table.length_units << pages->unit_shift;
     record->owners = (table.page << (pages->page_shift - pages->unit_shift)) + table.offset_units;
     return true;
 }
@@ -173,7 +172,6 @@ static void runs_owners_give(struct runs *runs, const struct granule *record)
 {
     if (runs->tables != NULL) {
         struct run table = runs_find(runs->tables, runs_owner_table(runs, record));
-        runs->owner_bytes -= (uint64_t)table.length_units << runs->tables->pages->unit_shift;
         runs_give(runs->tables, &table);
     }
 }
@@ -550,7 +548,6 @@ void runs_stats(const struct runs *runs, struct runs_stats *stats_p)
         .taken_bytes = runs->taken_units << runs->pages->unit_shift,
         .page_count = runs->extents.page_count,
         .slack_bytes = runs_slack_bytes(runs),
-        .owner_bytes = runs->owner_bytes,
     };
     for (uint32_t index = 0; index < RUNS_CLASS_COUNT; index++) {
         if (runs->classes[index].chunk_count > 0) {

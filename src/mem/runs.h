@@ -74,7 +74,6 @@ uint64_t runs_slack_bytes(const struct runs *runs);
 struct runs_stats {
     uint64_t taken_bytes; /* of runs handed out, rounding included */
     uint64_t slack_bytes; /* of the pages held, not handed out */
-    uint64_t owner_bytes; /* of the tables of owners */
     uint32_t page_count;  /* pages this allocator holds */
     uint32_t class_count; /* classes with at least one chunk */
     uint32_t exact_count; /* of those, made on demand */

@@ -33,7 +33,6 @@ struct runs {
     struct runs *tables; /* borrowed; where the owners of chunks' runs are kept; NULL: no owners */
     struct extents extents;
     uint64_t taken_units;
-    uint64_t owner_bytes;                    /* of what tables holds for this allocator */
     uint32_t taker;                          /* the owner of what is taken now */
     uint32_t heat_left;                      /* takes until the heats are halved */
     uint16_t class_of[RUNS_UNITS_MAX + 1];   /* by length in units; NONE: whole granules */

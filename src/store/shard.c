@@ -412,7 +412,6 @@ void shard_stats(const struct shard *shard, struct shard_stats *stats_p)
                           grant_bytes(&shard->grants) + shard->notices.capacity_bytes,
         .grants_bytes = grant_bytes(&shard->grants),
         .index_bytes = index_bytes(&shard->index),
-        .owner_bytes = payload.owner_bytes,
         .index_moved = shard->index.moved_count,
         .hits = shard->hits,
         .misses = shard->misses,

@@ -221,7 +221,6 @@ struct shard_stats {
     uint64_t payload_taken_bytes; /* with rounding */
     uint64_t metadata_bytes;      /* taken for values, keys, the index, grants and notices */
     uint64_t grants_bytes, index_bytes;
-    uint64_t owner_bytes; /* of the tables that find the value of a short run */
     uint64_t index_moved; /* values and buckets that growing and shrinking ever handled */
     uint64_t hits, misses, evicted, expired, expired_grants, denied_no_memory;
     uint64_t evicted_bytes;
