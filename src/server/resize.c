@@ -122,36 +122,37 @@ uint64_t resize_value_max(const struct reactor *reactor)
     return room_bytes < settings->proto_max_bulk_len ? room_bytes : settings->proto_max_bulk_len;
 }
 
+/* Pages of payload under the reactor's settings. */
+static uint64_t resize_wanted_count(const struct reactor *reactor)
+{
+    return resize_page_count(reactor->server, reactor->settings.maxmemory);
+}
+
 static bool resize_is_too_big(const struct reactor *reactor)
 {
-    const struct server *server = reactor->server;
-    return pages_present_count(server->payload) >
-           resize_page_count(server, reactor->settings.maxmemory);
+    return pages_present_count(reactor->server->payload) > resize_wanted_count(reactor);
+}
+
+static bool resize_is_too_small(const struct reactor *reactor)
+{
+    return pages_present_count(reactor->server->payload) < resize_wanted_count(reactor);
 }
 
 /* Until the pool is small enough, no page is free, or so many went. */
 static int64_t resize_retire(struct reactor *reactor, int64_t page_count)
 {
+    struct pages *payload = reactor->server->payload;
+    uint64_t wanted_count = resize_wanted_count(reactor);
     int64_t retired_count = 0;
-    while (retired_count < page_count && resize_is_too_big(reactor) &&
-           pages_retire(reactor->server->payload)) {
-        (void)pages_release(reactor->server->payload);
+    while (retired_count < page_count && pages_present_count(payload) > wanted_count &&
+           pages_retire(payload)) {
         retired_count++;
     }
     return retired_count;
 }
 
-void resize_configure(struct reactor *reactor)
-{
-    int retired_count = 0;
-    while (retired_count < RESIZE_RETIRE_PAGES && resize_is_too_big(reactor) &&
-           pages_retire(reactor->server->payload)) {
-        retired_count++;
-    }
-}
-
-/* What was retired in a hurry. False: there is nothing. */
-static bool resize_release(const struct reactor *reactor)
+/* What was retired goes to the kernel. False: there is nothing, or it takes nothing. */
+static bool resize_release(struct reactor *reactor)
 {
     int released_count = 0;
     while (released_count < RESIZE_SHRINK_PAGES && pages_release(reactor->server->payload)) {
@@ -160,11 +161,9 @@ static bool resize_release(const struct reactor *reactor)
     return released_count > 0;
 }
 
-static bool resize_is_too_small(const struct reactor *reactor)
+void resize_configure(struct reactor *reactor)
 {
-    const struct server *server = reactor->server;
-    return pages_present_count(server->payload) <
-           resize_page_count(server, reactor->settings.maxmemory);
+    (void)resize_retire(reactor, RESIZE_RETIRE_PAGES);
 }
 
 /* What it makes free it gives to the kernel itself, before a writer takes it. */
@@ -175,6 +174,7 @@ static void resize_run(struct reactor *reactor, struct gather *gather, uint32_t 
         (void)shard_reclaim(reactor->shard, (uint32_t)page_count, &reactor->now);
     }
     gather->answers[index].number = resize_retire(reactor, page_count);
+    (void)resize_release(reactor);
 }
 
 static void resize_done(struct reactor *reactor, struct gather *gather)
@@ -194,7 +194,7 @@ static uint32_t resize_missing_count(const struct reactor *reactor)
 {
     const struct server *server = reactor->server;
     uint64_t present_count = pages_present_count(server->payload);
-    uint64_t wanted_count = resize_page_count(server, reactor->settings.maxmemory);
+    uint64_t wanted_count = resize_wanted_count(reactor);
     uint64_t missing_count = present_count > wanted_count ? present_count - wanted_count : 0;
     return (uint32_t)(missing_count < RESIZE_SHRINK_PAGES ? missing_count : RESIZE_SHRINK_PAGES);
 }
@@ -321,8 +321,11 @@ void resize_tick(struct reactor *reactor)
     }
     if (resize_is_too_small(reactor)) {
         resize_grow(reactor);
-    } else if (!resize_release(reactor) && resize_is_too_big(reactor) &&
-               resize_retire(reactor, RESIZE_SHRINK_PAGES) == 0) {
+        return;
+    }
+    bool retired = resize_retire(reactor, RESIZE_SHRINK_PAGES) > 0;
+    bool released = resize_release(reactor);
+    if (!retired && !released && resize_is_too_big(reactor)) {
         resize_ask(reactor);
     }
 }
