@@ -6,14 +6,12 @@
  * The phases are those of fragment.c. Prints for each: payload memory that holds live bytes, what moving
  * cost, refused puts, time of a put, and what a last value of 64 MiB evicted. */
 
+#include "bare_store.h"
 #include "base/random.h"
-#include "measure.h"
-#include "store/shard.h"
 
 #include <getopt.h>
 
 #define SHARDS_MAX     16U
-#define PAGE_BYTES     (2U << 20)
 #define LONG_BYTES     (64U << 20)
 #define TOP_UP_BYTES   (64U << 10)
 #define METADATA_BYTES (256U << 20)
@@ -44,22 +42,11 @@ struct bench {
     uint64_t payload_bytes;
 };
 
-static struct region *make_region(const char *name, uint64_t size_bytes)
-{
-    char error[256] = "";
-    struct region *region = NULL;
-    const struct region_config config = {.name = name, .size_bytes = size_bytes};
-    if (region_create(&config, error, sizeof(error), &region) != KVASIR_OK) {
-        measure_die("%s", error);
-    }
-    return region;
-}
-
 /* Other shards give pages, as their reactors would be asked to. */
 static bool reclaim(struct bench *bench, uint32_t asker, uint64_t length_bytes)
 {
     uint32_t given_count = 0;
-    uint32_t wanted_count = (uint32_t)(length_bytes / PAGE_BYTES) + 1;
+    uint32_t wanted_count = (uint32_t)(length_bytes / BARE_PAGE_BYTES) + 1;
     for (uint32_t i = 0; i < bench->shard_count; i++) {
         if (i != asker) {
             given_count += shard_reclaim(bench->shards[i], wanted_count, &bench->now);
@@ -164,29 +151,11 @@ static void run_phase(struct bench *bench, const struct phase *phase, uint64_t p
 static void make_store(struct bench *bench, uint64_t memory_bytes)
 {
     bench->payload_bytes = memory_bytes;
-    bench->payload = pages_create(make_region("payload", memory_bytes), PAGE_BYTES, 64);
-    bench->metadata = pages_create(make_region("metadata", METADATA_BYTES), 256U << 10, 16);
-    if (bench->payload == NULL || bench->metadata == NULL) {
-        measure_die("no memory");
-    }
-    bench->now = (struct moment){.wall_ms = 1700000000000, .mono_us = 1000000};
+    bench->payload = bare_payload(memory_bytes);
+    bench->metadata = bare_metadata(METADATA_BYTES);
+    bench->now = bare_moment();
     for (uint32_t i = 0; i < bench->shard_count; i++) {
-        const struct shard_config config = {
-            .index = i,
-            .shard_count = bench->shard_count,
-            .payload = bench->payload,
-            .metadata = bench->metadata,
-            .policy = policy_at(0),
-            .value_bytes_max = UINT64_MAX,
-            .append_bytes_max = 1,
-            .grants_max = 16,
-            .database_count = 1,
-            .now = bench->now,
-        };
-        bench->shards[i] = shard_create(&config);
-        if (bench->shards[i] == NULL) {
-            measure_die("no memory for a shard");
-        }
+        bench->shards[i] = bare_shard(bench->payload, bench->metadata, i, bench->shard_count);
     }
 }
 
@@ -208,7 +177,8 @@ int main(int argc, char **argv)
         if (option == 'p') {
             put_count = measure_parse_number("--puts", optarg);
         } else if (option == 'm') {
-            memory_bytes = measure_parse_number("--memory", optarg) / PAGE_BYTES * PAGE_BYTES;
+            memory_bytes =
+                measure_parse_number("--memory", optarg) / BARE_PAGE_BYTES * BARE_PAGE_BYTES;
         } else if (option == 's') {
             bench.shard_count = (uint32_t)measure_parse_number("--shards", optarg);
         } else if (option == 'r') {

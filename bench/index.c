@@ -8,23 +8,19 @@
  * time by the clock (what else the machine did is in that), and, what no machine changes, the buckets
  * and values that the index moved in it and the values that it stored or freed. */
 
+#include "bare_store.h"
 #include "base/random.h"
-#include "measure.h"
-#include "store/shard.h"
 
 #include <getopt.h>
 
-#define PAGE_BYTES          (2U << 20)
-#define METADATA_PAGE_BYTES (256U << 10)
-#define KEY_BYTES           16U
-#define TURN_OPS            64U
+#define KEY_BYTES 16U
+#define TURN_OPS  64U
 /* What a reactor asks of a tick, how long it goes on asking, and how often. */
 #define TICK_BUDGET   256U
 #define TICK_SECONDS  1e-3
 #define TICK_US       10000
 #define TTL_MS        86400000
 #define METADATA_EACH 176U /* a value and a key, the index's and the pages' rounding */
-#define PAYLOAD_EACH  64U
 
 struct bench {
     struct pages *payload;  /* owned */
@@ -196,48 +192,20 @@ static void run_flush(struct bench *bench)
 
 /* ---- the store --------------------------------------------------------------------------------- */
 
-static struct pages *make_pages(const char *name, uint64_t size_bytes, uint32_t page_bytes,
-                                uint32_t unit_bytes)
+/* With a few pages to spare. */
+static uint64_t whole_pages(uint64_t size_bytes)
 {
-    char error[256] = "";
-    struct region *region = NULL;
-    const struct region_config config = {
-        .name = name,
-        .size_bytes = (size_bytes / PAGE_BYTES + 8) * PAGE_BYTES,
-    };
-    if (region_create(&config, error, sizeof(error), &region) != KVASIR_OK) {
-        measure_die("%s", error);
-    }
-    struct pages *pages = pages_create(region, page_bytes, unit_bytes);
-    if (pages == NULL) {
-        measure_die("no memory for pages");
-    }
-    return pages;
+    return (size_bytes / BARE_PAGE_BYTES + 8) * BARE_PAGE_BYTES;
 }
 
 static void make_store(struct bench *bench)
 {
-    uint64_t payload_each = (bench->value_bytes / PAYLOAD_EACH + 1) * PAYLOAD_EACH * 9 / 8;
-    bench->payload =
-        make_pages("payload", bench->key_count * payload_each, PAGE_BYTES, PAYLOAD_EACH);
-    bench->metadata =
-        make_pages("metadata", bench->key_count * METADATA_EACH, METADATA_PAGE_BYTES, 16);
-    bench->now = (struct moment){.wall_ms = 1700000000000, .mono_us = 1000000};
-    const struct shard_config config = {
-        .shard_count = 1,
-        .payload = bench->payload,
-        .metadata = bench->metadata,
-        .policy = policy_at(0),
-        .value_bytes_max = UINT64_MAX,
-        .append_bytes_max = 1,
-        .grants_max = 16,
-        .database_count = 1,
-        .now = bench->now,
-    };
-    bench->shard = shard_create(&config);
-    if (bench->shard == NULL) {
-        measure_die("no memory for a shard");
-    }
+    uint64_t payload_each =
+        (bench->value_bytes / BARE_PAYLOAD_UNIT_BYTES + 1) * BARE_PAYLOAD_UNIT_BYTES * 9 / 8;
+    bench->payload = bare_payload(whole_pages(bench->key_count * payload_each));
+    bench->metadata = bare_metadata(whole_pages(bench->key_count * METADATA_EACH));
+    bench->now = bare_moment();
+    bench->shard = bare_shard(bench->payload, bench->metadata, 0, 1);
 }
 
 int main(int argc, char **argv)
