@@ -311,19 +311,23 @@ static bool holds_error(const struct heard *heard)
            (heard->bytes[0] == '-' || memmem(heard->bytes, heard->length_bytes, "\n-", 2) != NULL);
 }
 
+/* As much of an answer as is worth printing. */
+static int shown_bytes(size_t length_bytes)
+{
+    return length_bytes < 200 ? (int)length_bytes : 200;
+}
+
 static void complain(struct run *run, const struct step *step, uint32_t client,
                      const struct record *record, const char *what)
 {
     const struct heard *heard = &run->heard[client];
     struct slice expected = record->heard[client];
-    int limit = 200;
     run->wrong_count++;
     (void)printf(
         "%s, point %u (%s), at \"%s\": client %u heard %zu \"%.*s\" and not %zu \"%.*s\"\n", what,
         run->after, fault_failed(), step->words, client, heard->length_bytes,
-        heard->length_bytes < 200 ? (int)heard->length_bytes : limit, (const char *)heard->bytes,
-        expected.length_bytes, expected.length_bytes < 200 ? (int)expected.length_bytes : limit,
-        (const char *)expected.data);
+        shown_bytes(heard->length_bytes), (const char *)heard->bytes, expected.length_bytes,
+        shown_bytes(expected.length_bytes), (const char *)expected.data);
 }
 
 /* The first answer that is another one: it says so, and nothing was changed. */

@@ -47,14 +47,10 @@ static void random_fill(struct random *random, uint8_t *bytes, size_t length_byt
  * key as it is by then. */
 static enum kvasir_status model_run_set(struct model *model, struct op *op)
 {
-    fault_hold(false);
-    shard_execute(model->fixture->shard, op, &model->fixture->now);
-    fault_hold(true);
+    model_execute(model, op);
     while (op->status == KVASIR_PENDING) {
         model_learn(model, KEY_COUNT);
-        fault_hold(false);
-        shard_execute(model->fixture->shard, op, &model->fixture->now);
-        fault_hold(true);
+        model_execute(model, op);
     }
     return op->status;
 }

@@ -66,6 +66,14 @@ static inline void entry_store(struct entry *entry, const uint8_t *bytes, size_t
     *entry = (struct entry){copy, length_bytes, expires_at_ms};
 }
 
+/* Once; the op may be PENDING afterwards. */
+static inline void model_execute(struct model *model, struct op *op)
+{
+    fault_hold(false);
+    shard_execute(model->fixture->shard, op, &model->fixture->now);
+    fault_hold(true);
+}
+
 static inline enum kvasir_status model_run(struct model *model, struct op *op)
 {
     fault_hold(false);
