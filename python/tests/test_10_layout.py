@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-import timeit
+from collections import Counter
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -105,14 +107,37 @@ def test_layout_library_without_a_function_is_an_import_error_that_names_it(tmp_
     assert "kvasir_get_batch" in done.stderr
 
 
-def test_layout_batch_of_64_costs_less_than_100_us_of_python() -> None:
-    keys = [b"key %d" % index for index in range(64)]
+def _work(count: int) -> Counter[str]:
+    """Calls, calls of C, and lines that the binding runs for a batch of that many values."""
+    keys = [b"key %d" % index for index in range(count)]
     buffers = [bytearray(4096) for _ in keys]
+    counted: Counter[str] = Counter()
 
-    def overhead() -> None:
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if event in ("call", "c_call"):
+            counted[event] += 1
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            counted[event] += 1
+        return trace
+
+    earlier = (sys.gettrace(), sys.getprofile())
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    try:
         items = Items(keys, buffers, True)
         _read_lengths(items)
         items.release()
+    finally:
+        sys.setprofile(earlier[1])
+        sys.settrace(earlier[0])
+    return counted
 
-    # The best of many: other programs may take the processor in between.
-    assert min(timeit.repeat(overhead, number=10, repeat=50)) / 10 < 100e-6
+
+def test_layout_value_of_a_batch_costs_one_call_of_c_and_two_lines() -> None:
+    few = _work(64)
+    many = _work(128)
+    assert many["call"] == few["call"]
+    assert many["c_call"] - few["c_call"] <= 64
+    assert many["line"] - few["line"] <= 128
