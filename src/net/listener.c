@@ -121,14 +121,19 @@ static bool set_options(int descriptor, int family, bool shared)
             setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0);
 }
 
-enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared, int backlog,
-                                     char *error, size_t error_capacity, int *descriptor_p)
+static void name_place(const char *address, uint16_t port, char where[LISTENER_ADDRESS_BYTES + 16])
+{
+    (void)snprintf(where, LISTENER_ADDRESS_BYTES + 16, "%s port %u", address, (unsigned)port);
+}
+
+enum kvasir_status listener_bind_tcp(const char *address, uint16_t port, bool shared, char *error,
+                                     size_t error_capacity, int *descriptor_p)
 {
     char where[LISTENER_ADDRESS_BYTES + 16];
     int descriptor;
     int result;
     struct addrinfo *found = resolve(address, port, &result);
-    (void)snprintf(where, sizeof(where), "%s port %u", address, (unsigned)port);
+    name_place(address, port, where);
     if (found == NULL) {
         (void)snprintf(error, error_capacity,
                        "cannot listen on %s: %s; bind takes addresses of this host, * and ::* for "
@@ -138,12 +143,29 @@ enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool sh
     }
     descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (descriptor < 0 || !set_options(descriptor, found->ai_family, shared) ||
-        bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
-        listen(descriptor, backlog) != 0) {
+        bind(descriptor, found->ai_addr, found->ai_addrlen) != 0) {
         freeaddrinfo(found);
         return fail(descriptor, where, error, error_capacity);
     }
     freeaddrinfo(found);
+    *descriptor_p = descriptor;
+    return KVASIR_OK;
+}
+
+enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared, int backlog,
+                                     char *error, size_t error_capacity, int *descriptor_p)
+{
+    char where[LISTENER_ADDRESS_BYTES + 16];
+    int descriptor;
+    enum kvasir_status status =
+        listener_bind_tcp(address, port, shared, error, error_capacity, &descriptor);
+    if (status != KVASIR_OK) {
+        return status;
+    }
+    if (listen(descriptor, backlog) != 0) {
+        name_place(address, port, where);
+        return fail(descriptor, where, error, error_capacity);
+    }
     *descriptor_p = descriptor;
     return KVASIR_OK;
 }

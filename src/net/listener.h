@@ -26,16 +26,22 @@ uint32_t listener_parse_bind(const char *text, struct listener_bind binds[LISTEN
 /* Whether only clients of this machine can reach it. */
 bool listener_bind_is_local(const struct listener_bind *bind);
 
-/* A listening, non-blocking TCP socket. address: "*" is every IPv4 address, "::*" every IPv6 address;
- * an IPv6 socket takes no IPv4 clients. shared: SO_REUSEPORT, so that each reactor has its own queue
- * of the same port. On failure error names address, port and the fix. KVASIR_OK, KVASIR_BUSY (the
- * port is taken), KVASIR_INVALID (not an address), KVASIR_NOT_FOUND (not one of this host, or of a family
- * that it does not have), KVASIR_DENIED, KVASIR_IO. */
+/* A non-blocking TCP socket that has its address and does not listen yet: no client gets through to
+ * it. address: "*" is every IPv4 address, "::*" every IPv6 address; an IPv6 socket takes no IPv4
+ * clients. shared: SO_REUSEPORT, so that each reactor has its own queue of the same port. On failure
+ * error names address, port and the fix. KVASIR_OK, KVASIR_BUSY (the port is taken), KVASIR_INVALID
+ * (not an address), KVASIR_NOT_FOUND (not one of this host, or of a family that it does not have),
+ * KVASIR_DENIED, KVASIR_IO. */
+ATTR_MUST_USE enum kvasir_status listener_bind_tcp(const char *address, uint16_t port, bool shared,
+                                                   char *error, size_t error_capacity,
+                                                   int *descriptor_p);
+
+/* The same, and it listens. */
 ATTR_MUST_USE enum kvasir_status listener_open_tcp(const char *address, uint16_t port, bool shared,
                                                    int backlog, char *error, size_t error_capacity,
                                                    int *descriptor_p);
 
-/* The same for a Unix socket. A socket file that nobody listens on is replaced; one that is alive is
+/* A listening Unix socket. A socket file that nobody listens on is replaced; one that is alive is
  * KVASIR_BUSY. mode is the file's. */
 ATTR_MUST_USE enum kvasir_status listener_open_unix(const char *path, uint32_t mode, int backlog,
                                                     char *error, size_t error_capacity,

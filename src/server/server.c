@@ -204,7 +204,8 @@ static bool open_unix(struct server *server, char *error, size_t error_capacity)
 }
 
 /* The reactors share the port, so the kernel would let them share it with another server, too, and
- * each would miss the other's keys. Looked at before memory is touched, which takes its time. */
+ * each would miss the other's keys. Looked at before memory is touched, which takes its time; the
+ * probe does not listen, or a client that comes in that moment would be cut off. */
 static bool port_is_ours(const struct server *server, uint64_t port, char *error,
                          size_t error_capacity)
 {
@@ -215,7 +216,7 @@ static bool port_is_ours(const struct server *server, uint64_t port, char *error
                    LISTENER_BIND_MAX, server->settings.bind);
     for (uint32_t i = 0; i < count && port != 0; i++) {
         int probe;
-        enum kvasir_status status = listener_open_tcp(binds[i].address, (uint16_t)port, false, 1,
+        enum kvasir_status status = listener_bind_tcp(binds[i].address, (uint16_t)port, false,
                                                       error, error_capacity, &probe);
         if (status == KVASIR_OK) {
             found_count++;

@@ -3,6 +3,7 @@
 #include "net/listener.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,24 @@ static void test_listener_shares_a_port_only_when_asked(void **state)
     assert_int_equal(third, -1);
     (void)close(first);
     (void)close(second);
+}
+
+static void test_listener_bound_only_lets_no_client_through(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    int bound = -1;
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(client >= 0);
+    assert_int_equal(
+        listener_bind_tcp("127.0.0.1", 0, false, fixture->error, sizeof(fixture->error), &bound),
+        KVASIR_OK);
+    name.sin_port = htons(port_of(bound));
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(client, (const struct sockaddr *)&name, sizeof(name)), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    (void)close(client);
+    (void)close(bound);
 }
 
 static void test_listener_refuses_addresses_that_are_none(void **state)
@@ -220,6 +239,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_listener_shares_a_port_only_when_asked, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_listener_bound_only_lets_no_client_through, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_listener_refuses_addresses_that_are_none, setup,
                                         teardown),
