@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from conftest import StartServer, connect, stopped
+from conftest import SLACK_S, StartServer, connect, stopped
 
 import kvasir
 
@@ -79,12 +79,12 @@ def test_requests_to_a_stopped_server_end_at_their_deadline(start_server: StartS
         client.put(b"a", bytes(100))
         with stopped(server):
             start = time.monotonic()
-            request = client.submit_get_into([b"a", b"b"], [bytearray(100)] * 2, timeout=0.5)
+            request = client.submit_get_into([b"a", b"b"], [bytearray(100)] * 2, timeout=2.0)
             with pytest.raises(kvasir.Timeout):
                 request.wait(0.1)
-            assert time.monotonic() - start < 0.4
+            assert time.monotonic() - start < 2.0
             results = request.wait()
-            assert 0.4 < time.monotonic() - start < 1.5
+            assert 1.9 < time.monotonic() - start < 2.0 + SLACK_S
             assert all(isinstance(result, kvasir.Timeout) for result in results)
 
 

