@@ -56,38 +56,64 @@ static bool match_one(struct slice pattern, size_t *at_p, uint8_t byte, bool ign
     return fold(element, ignore_case) == byte;
 }
 
-bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
+/* Behind the last star: how far the text was when that star takes nothing more. */
+struct star {
+    bool seen;
+    size_t at;
+    size_t read_count;
+};
+
+static bool is_star(struct slice pattern, size_t at)
 {
+    return at < pattern.length_bytes && pattern.data[at] == '*';
+}
+
+bool glob_match_counted(struct slice pattern, struct slice text, bool ignore_case,
+                        uint64_t *steps_p)
+{
+    uint64_t steps_max =
+        GLOB_STEPS_MIN + GLOB_STEPS_PER_BYTE * (pattern.length_bytes + text.length_bytes);
+    uint64_t steps = 0;
     size_t at = 0;         /* in pattern */
     size_t read_count = 0; /* bytes of text matched so far */
-    bool starred = false;
-    size_t star_at = 0;         /* behind the last star */
-    size_t star_read_count = 0; /* how far the text was when that star takes nothing more */
+    struct star star = {0};
 
     /* Every element but the star takes exactly one byte, so giving the last star one byte more is
      * the only way on after a mismatch: an earlier star could only reach the same places. */
-    while (read_count < text.length_bytes) {
-        if (at < pattern.length_bytes && pattern.data[at] == '*') {
+    while (read_count < text.length_bytes && steps <= steps_max) {
+        size_t from = at;
+        if (is_star(pattern, at)) {
             at++;
-            starred = true;
-            star_at = at;
-            star_read_count = read_count;
+            star = (struct star){.seen = true, .at = at, .read_count = read_count};
             if (at == pattern.length_bytes) {
-                return true;
+                read_count = text.length_bytes;
             }
-        } else if (at < pattern.length_bytes &&
-                   match_one(pattern, &at, text.data[read_count], ignore_case)) {
-            read_count++;
-        } else if (starred) {
-            star_read_count++;
-            read_count = star_read_count;
-            at = star_at;
-        } else {
-            return false;
+            steps++;
+            continue;
         }
+        if (at < pattern.length_bytes &&
+            match_one(pattern, &at, text.data[read_count], ignore_case)) {
+            read_count++;
+            steps += at - from;
+            continue;
+        }
+        steps += at - from + 1;
+        if (!star.seen) {
+            break;
+        }
+        star.read_count++;
+        read_count = star.read_count;
+        at = star.at;
     }
-    while (at < pattern.length_bytes && pattern.data[at] == '*') {
+    *steps_p += steps;
+    while (is_star(pattern, at)) {
         at++;
     }
-    return at == pattern.length_bytes;
+    return read_count == text.length_bytes && at == pattern.length_bytes;
+}
+
+bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
+{
+    uint64_t steps = 0;
+    return glob_match_counted(pattern, text, ignore_case, &steps);
 }

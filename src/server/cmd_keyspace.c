@@ -18,6 +18,10 @@
 #define KEYS_BUCKETS_MAX 4096
 #define KEYS_BYTES_MAX   (256U << 10)
 #define KEYS_BUCKETS     64
+/* Patterns take so many steps (base/glob) before others get their turn. A pattern that may take that many
+ * for a single key is looked at after each bucket. */
+#define PATTERN_STEPS_MAX       (1U << 20)
+#define PATTERN_SHORT_BYTES_MAX 512
 /* So many bytes of keys are written before it is looked whether the client reads. */
 #define KEYS_REPLY_BYTES (64U << 10)
 
@@ -98,6 +102,7 @@ void cmd_keyspace_reply_flush(struct conn *conn, struct request *request)
 struct key_filter {
     struct gather_answer *answer;
     struct slice pattern; /* length 0: every key */
+    uint64_t steps;       /* that it took */
     bool full;            /* the answer takes no more */
 };
 
@@ -106,8 +111,8 @@ static void collect_key(void *argument, struct slice key, const struct value *va
     struct key_filter *filter = argument;
     uint32_t length = (uint32_t)key.length_bytes;
     (void)value;
-    if (filter->full ||
-        (filter->pattern.length_bytes > 0 && !glob_match(filter->pattern, key, false))) {
+    if (filter->full || (filter->pattern.length_bytes > 0 &&
+                         !glob_match_counted(filter->pattern, key, false, &filter->steps))) {
         return;
     }
     filter->full = !gather_answer_add(filter->answer, &length, sizeof(length)) ||
@@ -129,22 +134,12 @@ static size_t reply_collected(struct conn *conn, const struct gather_answer *ans
     return offset;
 }
 
-static bool keep_pattern(struct request *request, struct slice pattern)
+static void keep_pattern(struct request *request, struct slice pattern)
 {
-    struct gather *gather = request->gather;
     if (slice_equal(pattern, slice_of_text("*"))) {
         pattern.length_bytes = 0;
     }
-    if (pattern.length_bytes > sizeof(gather->argument)) {
-        gather_destroy(&request->gather);
-        request_refuse(request, "ERR the pattern is longer than 512 bytes");
-        return false;
-    }
-    if (pattern.length_bytes > 0) {
-        memcpy(gather->argument, pattern.data, pattern.length_bytes);
-    }
-    gather->argument_bytes = pattern.length_bytes;
-    return true;
+    request->gather->text = pattern;
 }
 
 /* ---- KEYS: collected in several rounds, then written in several ---- */
@@ -160,14 +155,14 @@ enum keys_step {
 static void keys_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
     struct gather_answer *answer = &gather->answers[index];
-    struct key_filter filter = {.answer = answer,
-                                .pattern = slice_of(gather->argument, gather->argument_bytes)};
+    struct key_filter filter = {.answer = answer, .pattern = gather->text};
+    uint32_t step = gather->text.length_bytes > PATTERN_SHORT_BYTES_MAX ? 1 : KEYS_BUCKETS;
     size_t limit = answer->text_bytes + KEYS_BYTES_MAX;
-    for (uint32_t visited = 0;
-         !answer->done && visited < KEYS_BUCKETS_MAX && answer->text_bytes < limit;
-         visited += KEYS_BUCKETS) {
-        answer->cursor = shard_scan(reactor->shard, (uint8_t)gather->number, answer->cursor,
-                                    KEYS_BUCKETS, &gather->now, collect_key, &filter);
+    for (uint32_t visited = 0; !answer->done && visited < KEYS_BUCKETS_MAX &&
+                               answer->text_bytes < limit && filter.steps < PATTERN_STEPS_MAX;
+         visited += step) {
+        answer->cursor = shard_scan(reactor->shard, (uint8_t)gather->number, answer->cursor, step,
+                                    &gather->now, collect_key, &filter);
         answer->done = answer->cursor == 0 || filter.full;
     }
 }
@@ -177,10 +172,10 @@ void cmd_keyspace_plan_keys(struct conn *conn, struct request *request)
     if (request->count == KEYS_WRITE) {
         return;
     }
-    if (request->count == KEYS_BEGIN &&
-        (begin(conn, request, keys_run) == NULL || !keep_pattern(request, request->args[1]))) {
+    if (request->count == KEYS_BEGIN && begin(conn, request, keys_run) == NULL) {
         return;
     }
+    keep_pattern(request, request->args[1]);
     request->count = KEYS_COLLECT;
     request->more = true;
     /* A transaction holds the shards, so that all its keys are of one moment. */
@@ -259,8 +254,7 @@ static uint64_t scan_buckets(uint64_t wanted)
 static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t index)
 {
     struct gather_answer *answer = &gather->answers[index];
-    struct key_filter filter = {.answer = answer,
-                                .pattern = slice_of(gather->argument, gather->argument_bytes)};
+    struct key_filter filter = {.answer = answer, .pattern = gather->text};
     uint64_t wanted = gather->flags;
     uint64_t buckets_max = scan_buckets(wanted);
     uint64_t cursor = gather->cursor / gather->reactor_count;
@@ -273,7 +267,8 @@ static void scan_run(struct reactor *reactor, struct gather *gather, uint32_t in
                             collect_key, &filter);
         answer->cursor++;
     } while (cursor != 0 && !filter.full && (uint64_t)answer->number < wanted &&
-             answer->cursor < buckets_max);
+             answer->cursor < buckets_max && filter.steps < PATTERN_STEPS_MAX);
+    answer->done = filter.steps >= PATTERN_STEPS_MAX;
     if (cursor != 0) {
         gather->next_cursor = cursor * gather->reactor_count + index;
     } else {
@@ -325,10 +320,10 @@ void cmd_keyspace_plan_scan(struct conn *conn, struct request *request)
         request_refuse(request, "ERR invalid cursor");
         return;
     }
-    if (!parse_scan(request, &pattern, &count, &none) || begin(conn, request, scan_run) == NULL ||
-        !keep_pattern(request, pattern)) {
+    if (!parse_scan(request, &pattern, &count, &none) || begin(conn, request, scan_run) == NULL) {
         return;
     }
+    keep_pattern(request, pattern);
     request->gather->cursor = cursor;
     request->gather->flags = count;
     request->flags = none;
@@ -341,6 +336,7 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
     char text[24];
     uint64_t count = 0;
     uint64_t buckets = 0;
+    bool tired = false;
     request->more = false;
     if (gather->failed) {
         gather_destroy(&request->gather);
@@ -350,8 +346,9 @@ void cmd_keyspace_reply_scan(struct conn *conn, struct request *request)
     for (uint32_t i = 0; i < gather->reactor_count; i++) {
         count += (uint64_t)gather->answers[i].number;
         buckets += gather->answers[i].cursor;
+        tired = tired || gather->answers[i].done;
     }
-    if (gather->next_cursor != 0 && count < gather->flags &&
+    if (gather->next_cursor != 0 && count < gather->flags && !tired &&
         buckets < scan_buckets(gather->flags)) {
         gather->cursor = gather->next_cursor;
         request->count = SCAN_GO_ON;

@@ -4,6 +4,7 @@
  * path. A gather belongs to the origin; its tasks travel. */
 
 #include "base/clock.h"
+#include "base/slice.h"
 #include "net/mailbox.h"
 
 #include <stdbool.h>
@@ -58,9 +59,9 @@ struct gather {
     uint64_t flags;
     void *pointer; /* in: the request's own; owned by whoever made the gather */
     uint8_t argument[GATHER_ARGUMENT_BYTES]; /* in: the request's own */
-    size_t argument_bytes;
-    struct gather_answer *answers; /* owned: one per reactor */
-    struct gather_task *tasks;     /* owned: one per reactor */
+    struct slice text;                       /* in: borrowed from the request, which stays */
+    struct gather_answer *answers;           /* owned: one per reactor */
+    struct gather_task *tasks;               /* owned: one per reactor */
 };
 
 /* A gather that is not yet under way; NULL: no memory. */

@@ -87,6 +87,50 @@ def test_an_answer_that_waits_is_counted_and_goes(start):
         )
 
 
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_patterns_may_be_long(start, reactors):
+    server = start(reactors=reactors)
+    with server.connect() as connection:
+        for i in range(50):
+            assert connection("SET", "a" * 50_000 + str(i), "v") == "OK"
+        assert len(connection("KEYS", "*?" * 50_000)) == 50
+        assert connection("KEYS", "*?" * 50_003) == []
+        assert len(connection("KEYS", "a" * 50_000 + "1?")) == 10
+        assert len(connection("KEYS", "[" + "b" * 600 + "a]*")) == 50
+        assert sorted(scan(connection, "a" * 50_000 + "?")) == [
+            b"a" * 50_000 + b"%d" % i for i in range(10)
+        ]
+
+
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_a_pattern_that_takes_long_ends_a_call_and_not_the_scan(start, reactors):
+    """Each key takes millions of steps: a call of SCAN looks at few, and the scan comes to its end."""
+    server = start(reactors=reactors)
+    with server.connect() as connection:
+        for i in range(64):
+            assert connection("SET", "a" * 60_000 + str(i), "v") == "OK"
+        assert connection("SET", "b", "v") == "OK"
+        pattern = "*" + "a" * 30_000 + "b"
+        calls = []
+        assert list(scan(connection, pattern, calls)) == []
+        assert len(calls) >= 16
+        assert connection("KEYS", pattern) == []
+        connection("MULTI")
+        connection("KEYS", "*b")
+        assert connection("EXEC") == [[b"b"]]
+
+
+def scan(connection, pattern, calls=None):
+    cursor = b"0"
+    while True:
+        cursor, keys = connection("SCAN", cursor, "MATCH", pattern, "COUNT", "10000")
+        yield from keys
+        if calls is not None:
+            calls.append(cursor)
+        if cursor == b"0":
+            return
+
+
 def test_keys_that_are_too_many_are_refused(start):
     server = start(reactors=1, client_query_buffer_limit="1mb", metadata_memory="96mb")
     with server.connect() as connection:
