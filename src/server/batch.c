@@ -164,11 +164,12 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
     uint16_t index = (uint16_t)batch->op_count;
     struct batch_op *added = &batch->ops[index];
     check(batch->op_count < BATCH_OPS_MAX);
-    added->op = (struct op){.kind = (uint8_t)kind,
-                            .database = batch->conn->database,
-                            .flags = batch->conn->no_touch ? OP_READ_NO_TOUCH : 0,
-                            .tenant = batch->conn->tenant,
-                            .owner = batch->conn->id};
+    added->op =
+        (struct op){.kind = (uint8_t)kind,
+                    .database = request != NULL ? request->database : conn_database(batch->conn),
+                    .flags = batch->conn->no_touch ? OP_READ_NO_TOUCH : 0,
+                    .tenant = batch->conn->tenant,
+                    .owner = batch->conn->id};
     added->shard = (uint16_t)shard;
     part_append(batch, index);
     batch->op_count++;
@@ -195,7 +196,8 @@ struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op
 struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
                         struct slice key)
 {
-    return batch_add_op_in(batch, request, kind, key, batch->conn->database);
+    return batch_add_op_in(batch, request, kind, key,
+                           request != NULL ? request->database : conn_database(batch->conn));
 }
 
 void batch_drop_results(struct reactor *reactor, struct batch *batch)

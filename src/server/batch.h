@@ -70,6 +70,7 @@ struct request {
     bool more;          /* plan must be called again after this round's reply */
     bool judged;        /* access_judge has looked at it */
     uint8_t refusal;    /* enum request_refusal */
+    uint8_t database;   /* of the shards, see database_map.h: whose keys it names */
     uint8_t transfer;   /* enum transfer_kind: what moves between its op and its answer */
     enum kvasir_status transfer_result;
     uint8_t transfer_link; /* the queue pair that failed it */
@@ -151,7 +152,7 @@ void batch_drop_results(struct reactor *reactor, struct batch *batch);
 /* Adds an op for the key to request's ops (which are the batch's last). There must be room. */
 struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
                         struct slice key);
-/* The same in another database than the connection's. */
+/* The same in another database of the shards than the request's. */
 struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op_kind kind,
                            struct slice key, uint8_t database);
 /* The same for a shard that is known otherwise (grants). */

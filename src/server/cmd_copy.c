@@ -34,7 +34,7 @@ static uint8_t purpose_of(const struct request *request)
     }
 }
 
-/* The other database is in request->number. */
+/* The other database, of the shards, is in request->number. */
 static void plan_round(struct conn *conn, struct request *request)
 {
     struct slice source = request->args[1];
@@ -84,7 +84,7 @@ static void plan_rename(struct conn *conn, struct request *request, uint32_t fla
     if (request->next_arg == COPY_LOOK) {
         request->flags = flags;
         request->flags |= slice_equal(request->args[1], request->args[2]) ? FLAG_SAME_KEY : 0;
-        request->number = conn->database;
+        request->number = request->database;
     }
     plan_round(conn, request);
 }
@@ -110,13 +110,15 @@ static bool parse_database(struct conn *conn, struct request *request, struct sl
         request_refuse(request, "ERR DB index is out of range");
         return false;
     }
+    request->number =
+        database_map_place(&conn->reactor->server->databases, (uint8_t)request->number);
     return true;
 }
 
 static bool parse_copy(struct conn *conn, struct request *request)
 {
     request->flags = FLAG_KEEP_SOURCE | FLAG_IF_ABSENT;
-    request->number = conn->database;
+    request->number = request->database;
     for (uint32_t i = 3; i < request->arg_count; i++) {
         if (slice_equal_nocase(request->args[i], "replace")) {
             request->flags &= ~FLAG_IF_ABSENT;
@@ -141,7 +143,8 @@ void cmd_copy_plan_copy(struct conn *conn, struct request *request)
         if (!parse_copy(conn, request)) {
             return;
         }
-        if (request->number == conn->database && slice_equal(request->args[1], request->args[2])) {
+        if (request->number == request->database &&
+            slice_equal(request->args[1], request->args[2])) {
             request_refuse(request, ERROR_SAME_OBJECT);
             return;
         }
@@ -156,7 +159,7 @@ void cmd_copy_plan_move(struct conn *conn, struct request *request)
         if (!parse_database(conn, request, request->args[2], ERROR_NOT_INTEGER)) {
             return;
         }
-        if (request->number == conn->database) {
+        if (request->number == request->database) {
             request_refuse(request, ERROR_SAME_OBJECT);
             return;
         }

@@ -30,7 +30,7 @@ static struct gather *begin(struct conn *conn, struct request *request, gather_r
 {
     struct gather *gather = request_gather_begin(conn, request, run);
     if (gather != NULL) {
-        gather->number = conn->database;
+        gather->number = request->database;
         gather->on_shards = true;
     }
     return gather;

@@ -121,7 +121,7 @@ static bool parse_put_option(struct conn *conn, struct request *request, uint32_
         return parse_cost(request, value, put);
     }
     if (slice_equal_nocase(word, "parent") && more) {
-        put->parent_hash = op_hash(conn->reactor->settings.hash_seed, conn->database, value);
+        put->parent_hash = op_hash(conn->reactor->settings.hash_seed, request->database, value);
         return true;
     }
     if (slice_equal_nocase(word, "checksum") && more) {

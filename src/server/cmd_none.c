@@ -137,22 +137,3 @@ void cmd_none_reply_lolwut(struct conn *conn, struct request *request)
     }
     reply_verbatim(conn, slice_of_text(text));
 }
-
-void cmd_none_reply_swapdb(struct conn *conn, struct request *request)
-{
-    int64_t databases = (int64_t)conn->reactor->settings.databases;
-    int64_t first;
-    int64_t second;
-    if (!slice_to_i64(request->args[1], &first)) {
-        reply_error(conn, "ERR invalid first DB index");
-    } else if (!slice_to_i64(request->args[2], &second)) {
-        reply_error(conn, "ERR invalid second DB index");
-    } else if (first < 0 || first >= databases || second < 0 || second >= databases) {
-        reply_error(conn, "ERR DB index is out of range");
-    } else if (first != second) {
-        reply_error(conn, "ERR SWAPDB of different databases is not supported: which core has a "
-                          "key depends on its database. COPY with DB copies single keys");
-    } else {
-        reply_ok(conn);
-    }
-}

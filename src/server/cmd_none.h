@@ -4,6 +4,6 @@
 
 #include "server/handlers.h"
 
-handler_reply_fn cmd_none_reply_swapdb, cmd_none_reply_cluster, cmd_none_reply_eval,
-    cmd_none_reply_evalsha, cmd_none_reply_fcall, cmd_none_reply_script, cmd_none_reply_function,
-    cmd_none_reply_replicaof, cmd_none_reply_wait, cmd_none_reply_lolwut;
+handler_reply_fn cmd_none_reply_cluster, cmd_none_reply_eval, cmd_none_reply_evalsha,
+    cmd_none_reply_fcall, cmd_none_reply_script, cmd_none_reply_function, cmd_none_reply_replicaof,
+    cmd_none_reply_wait, cmd_none_reply_lolwut;

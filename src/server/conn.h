@@ -98,10 +98,10 @@ struct conn {
     bool skip_armed;               /* CLIENT REPLY SKIP itself is being served */
     bool muted;                    /* the reply being written is dropped */
     bool no_evict, no_touch;
-    bool paused; /* in reactor->pause.waiting, by batch_link */
-    uint8_t database;
-    uint8_t tenant; /* of its user: row of the shards' tables; 0: none */
-    uint8_t modes;  /* CONN_MODE_… */
+    bool paused;      /* in reactor->pause.waiting, by batch_link */
+    uint8_t database; /* as the client knows it (SELECT) */
+    uint8_t tenant;   /* of its user: row of the shards' tables; 0: none */
+    uint8_t modes;    /* CONN_MODE_… */
     enum resp_version resp;
     uint32_t budget_bytes; /* left of this turn */
 
@@ -141,6 +141,12 @@ static inline bool conn_listens(const struct conn *conn)
 static inline bool conn_has_bytes(const struct conn *conn)
 {
     return conn->readable || UNLIKELY(!read_ahead_is_empty(&conn->ahead));
+}
+
+/* The database of the shards that it works on just now. */
+static inline uint8_t conn_database(const struct conn *conn)
+{
+    return database_map_place(&conn->reactor->server->databases, conn->database);
 }
 
 /* Takes over an accepted socket (closes it when there is no memory). */

@@ -17,21 +17,26 @@ enum kvasir_status exec_watch(struct conn *conn, struct slice key)
 {
     struct reactor *reactor = conn->reactor;
     struct transaction *transaction = conn->transaction;
-    uint64_t hash = op_hash(reactor->settings.hash_seed, conn->database, key);
     uint32_t shard = reactor_of_key(reactor, key);
     struct transaction_watch *added;
     enum kvasir_status status;
+    uint8_t database;
     if (key.length_bytes > VALUE_KEY_BYTES_MAX) {
         return KVASIR_INVALID;
     }
-    added = transaction_watch_add(transaction, shard, conn->database, key, hash,
-                                  reactor->settings.query_buffer_limit);
-    if (added == NULL) {
-        return KVASIR_NO_MEMORY;
-    }
+    /* Held before it is asked which database this is: SWAPDB must find the watch. */
     reactor_hold_shards(reactor, UINT64_C(1) << shard);
-    status = shard_watch(reactor->server->reactors[shard]->shard, &added->watch, &reactor->now);
+    database = conn_database(conn);
+    added = transaction_watch_add(transaction, shard, database, key,
+                                  op_hash(reactor->settings.hash_seed, database, key),
+                                  reactor->settings.query_buffer_limit);
+    status = added == NULL ? KVASIR_NO_MEMORY
+                           : shard_watch(reactor->server->reactors[shard]->shard, &added->watch,
+                                         &reactor->now);
     reactor_free_shards(reactor);
+    if (added == NULL) {
+        return status;
+    }
     if (status != KVASIR_OK) {
         transaction_watch_drop(transaction);
     }
@@ -185,8 +190,10 @@ bool exec_advance(struct conn *conn)
     }
     while (transaction->running != NULL) {
         struct queued *next = transaction->running;
-        transaction->current = (struct request){
-            .command = next->command, .args = next->args, .arg_count = next->arg_count};
+        transaction->current = (struct request){.command = next->command,
+                                                .args = next->args,
+                                                .arg_count = next->arg_count,
+                                                .database = conn_database(conn)};
         if (!run_current(conn)) {
             done = false;
             break;

@@ -25,6 +25,7 @@
 #include "server/cmd_server.h"
 #include "server/cmd_shm.h"
 #include "server/cmd_string.h"
+#include "server/cmd_swapdb.h"
 #include "server/cmd_tracking.h"
 #include "server/cmd_transaction.h"
 
@@ -117,7 +118,7 @@ const struct handler handlers_table[COMMAND_COUNT] = {
     [COMMAND_PERSIST] = {cmd_key_plan_persist, cmd_key_reply_done, 0},
     [COMMAND_DUMP] = {cmd_dump_plan_dump, cmd_dump_reply_dump, 0},
     [COMMAND_RESTORE] = {cmd_dump_plan_restore, cmd_dump_reply_restore, 0},
-    [COMMAND_SWAPDB] = {NULL, cmd_none_reply_swapdb, 0},
+    [COMMAND_SWAPDB] = {cmd_swapdb_plan, cmd_swapdb_reply, 0},
     [COMMAND_RENAME] = {cmd_copy_plan_rename, cmd_copy_reply, 0},
     [COMMAND_RENAMENX] = {cmd_copy_plan_renamenx, cmd_copy_reply, 0},
     [COMMAND_COPY] = {cmd_copy_plan_copy, cmd_copy_reply, 0},

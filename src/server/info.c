@@ -42,7 +42,8 @@ void info_run(struct reactor *reactor, struct gather *gather, uint32_t index)
     facts.stale_ppm = stats.stale_ppm * stats.expiring_count;
     for (uint32_t i = 0; i < reactor->settings.databases && i < INFO_DATABASES_MAX; i++) {
         struct shard_database database;
-        shard_database(reactor->shard, (uint8_t)i, &reactor->now, &database);
+        shard_database(reactor->shard, database_map_place(&reactor->server->databases, (uint8_t)i),
+                       &reactor->now, &database);
         facts.databases[i].keys = database.key_count;
         facts.databases[i].expiring = database.expiring_count;
         facts.databases[i].mean_ttl_ms = database.mean_ttl_ms;

@@ -129,6 +129,7 @@ static enum reader_result parse_one(struct conn *conn, struct batch *batch)
             struct request *request = &batch->requests[batch->request_count++];
             conn->parsed_bytes += consumed;
             *request = (struct request){.args = args,
+                                        .database = conn_database(conn),
                                         .arg_count = conn->reader.arg_count,
                                         .start_bytes = (uint32_t)start_bytes};
             if (conn->args == NULL) {

@@ -363,6 +363,7 @@ enum kvasir_status server_create(const struct settings *settings, char *error,
         goto fail;
     }
     gate_init(&server->tls_gate);
+    database_map_init(&server->databases);
     if (settings->tls_port != 0 &&
         tls_reload_context(settings, error, error_capacity, &server->tls) != KVASIR_OK) {
         goto fail;

@@ -8,6 +8,7 @@
 #include "mem/pages.h"
 #include "mem/region.h"
 #include "net/mailbox.h"
+#include "server/database_map.h"
 #include "server/settings.h"
 #include "store/tenant.h"
 
@@ -42,6 +43,7 @@ struct server {
     struct pages *metadata;                        /* owned */
     struct reuse *reuse;            /* owned; what the shards' eviction policies learn together */
     struct tenant_use *tenant_uses; /* owned: one of each reactor's shard */
+    struct database_map databases;  /* which of the shards' is which of the clients' */
     struct acl_table *acl; /* owned; the latest, which reactor 0 alone replaces and looks up here */
     struct loader *modules; /* owned; read-only while reactors run */
     struct fabric

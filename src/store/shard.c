@@ -94,6 +94,9 @@ struct shard *shard_create(const struct shard_config *config)
     if (shard->spaces == NULL) {
         goto fini_grants;
     }
+    for (uint32_t i = 0; i < config->database_count; i++) {
+        shard->shown[i] = (uint8_t)i;
+    }
     struct policy *policies[TENANTS_MAX];
     if (!shard_create_policies(shard, config->policy, policies)) {
         goto free_spaces;
@@ -310,6 +313,18 @@ void shard_set_policy(struct shard *shard, const struct policy_ops *policy)
         }
     }
     shard_destroy_policies(former_ops, policies);
+}
+
+void shard_swap(struct shard *shard, uint8_t first, uint8_t second, const struct moment *now)
+{
+    CHECK_MAGIC(shard, SHARD_MAGIC);
+    uint8_t number = shard->shown[first];
+    shard_set_now(shard, now);
+    shard->shown[first] = shard->shown[second];
+    shard->shown[second] = number;
+    if (first != second) {
+        shard_watch_swap(shard, first, second);
+    }
 }
 
 static bool shard_visible(const struct shard *shard, const struct value *value, uint8_t database)

@@ -206,6 +206,10 @@ bool shard_random_key(struct shard *shard, uint8_t database, uint64_t random,
 #define SHARD_DATABASE_ALL UINT8_MAX
 void shard_flush(struct shard *shard, uint8_t database);
 
+/* Clients know the two databases by each other's number from now on, in what is told of their keys, and
+ * keys watched in one are watched in the other. The caller chooses each op's database accordingly. */
+void shard_swap(struct shard *shard, uint8_t first, uint8_t second, const struct moment *now);
+
 /* Keys, keys with an expiry, and the mean time to live of those, of one database. */
 struct shard_database {
     uint64_t key_count;

@@ -21,11 +21,11 @@ static void shard_event_notice(struct shard *shard, enum event_kind kind, const 
 {
     struct notice_queue *queue = &shard->notices;
     if (kind == EVENT_EVICTED) {
-        notice_add(queue, NOTICE_EVICTED, value->database, value_key(value));
+        notice_add(queue, NOTICE_EVICTED, shard->shown[value->database], value_key(value));
     } else if (kind == EVENT_EXPIRED && shard_value_expired(shard, value)) {
-        notice_add(queue, NOTICE_EXPIRED, value->database, value_key(value));
+        notice_add(queue, NOTICE_EXPIRED, shard->shown[value->database], value_key(value));
     } else if (kind == EVENT_SEALED && value->generation == 1) {
-        notice_add(queue, NOTICE_NEW, value->database, value_key(value));
+        notice_add(queue, NOTICE_NEW, shard->shown[value->database], value_key(value));
     }
 }
 
@@ -39,7 +39,7 @@ void shard_event_add(struct shard *shard, enum event_kind kind, const struct val
         .length_bytes = value->length_bytes,
         .kind = (uint8_t)kind,
         .tier = EVENT_TIER_DRAM,
-        .database = value->database,
+        .database = shard->shown[value->database],
     };
     event_ring_add(shard->events, &event, value_key(value), shard_event_us(shard));
 }
@@ -47,7 +47,7 @@ void shard_event_add(struct shard *shard, enum event_kind kind, const struct val
 void shard_event_flush(struct shard *shard, uint8_t database)
 {
     const struct event event = {
-        .kind = EVENT_FLUSHED, .tier = EVENT_TIER_DRAM, .database = database};
+        .kind = EVENT_FLUSHED, .tier = EVENT_TIER_DRAM, .database = shard->shown[database]};
     if (shard->events != NULL && shard->spaces[database].key_count > 0) {
         event_ring_add(shard->events, &event, slice_of(NULL, 0), shard_event_us(shard));
     }

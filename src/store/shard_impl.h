@@ -55,17 +55,17 @@ struct shard {
     struct value_list detached;               /* reserved values and orphans */
     struct op *first_edit; /* pending, borrowed, with a value; NULL: none; see shard.h */
     struct grant_table grants;
-    struct shard_space *spaces; /* owned; database_count of them */
-    uint64_t backlog_count;     /* sums over all databases */
+    struct shard_space *spaces;        /* owned; database_count of them */
+    uint8_t shown[SHARD_DATABASE_ALL]; /* by what number clients know a database: see shard_swap */
+    uint64_t backlog_count;            /* sums over all databases */
     uint64_t expiring_count;
     uint64_t soft_count;   /* values whose pin_kind is VALUE_PIN_SOFT */
     uint64_t sweep_bucket; /* where the walk for expired and flushed values goes on */
     uint64_t sweep_credit; /* buckets that are due, times SHARD_CREDIT_UNIT */
     uint32_t swept_expiring,
-        swept_stale; /* of this tick: keys with a time to live, and those over it */
-    uint32_t
-        stale_ppm; /* of keys with a time to live: over it and still there, as the walk finds them */
-    int64_t tick_us;                    /* of the last tick */
+        swept_stale;    /* of this tick: keys with a time to live, and those over it */
+    uint32_t stale_ppm; /* of keys with a time to live: over it and still there, as walks find */
+    int64_t tick_us;    /* of the last tick */
     bool expires_lazily, holds_expired; /* see shard_set_active_expiry, shard_hold_expired */
     uint64_t value_count, orphan_count, reserved_count;
     uint64_t unlinked_count; /* values that ever left the index: pointers may be stale */

@@ -55,16 +55,17 @@ void shard_notice_put(struct shard *shard, const struct op *op, const struct val
 {
     struct notice_queue *queue = &shard->notices;
     struct slice key = value_key(value);
+    uint8_t database = shard->shown[value->database];
     if ((op->flags & OP_SET_RETURN_OLD) != 0 && op->old == NULL) {
-        notice_add(queue, NOTICE_KEYMISS, value->database, key);
+        notice_add(queue, NOTICE_KEYMISS, database, key);
     }
-    notice_add(queue, shard_notice_put_kind(op), value->database, key);
+    notice_add(queue, shard_notice_put_kind(op), database, key);
     if (op->purpose == OP_FOR_ITSELF && op->put.expires_at_ms != 0 &&
         (op->flags & OP_SET_KEEP_TTL) == 0) {
-        notice_add(queue, NOTICE_EXPIRE, value->database, key);
+        notice_add(queue, NOTICE_EXPIRE, database, key);
     }
     if (shard_notice_is_past(shard, value->expires_at_ms)) {
-        notice_add(queue, NOTICE_EXPIRED, value->database, key);
+        notice_add(queue, NOTICE_EXPIRED, database, key);
     }
 }
 

@@ -17,6 +17,6 @@ static inline bool shard_notice_wanted(const struct shard *shard)
 static inline void shard_notice(struct shard *shard, enum notice_kind kind, const struct op *op)
 {
     if (shard_notice_wanted(shard)) {
-        notice_add(&shard->notices, kind, op->database, op->key);
+        notice_add(&shard->notices, kind, shard->shown[op->database], op->key);
     }
 }

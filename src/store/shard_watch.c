@@ -42,6 +42,41 @@ void shard_watch_flush(struct shard *shard, uint8_t database)
     }
 }
 
+/* Takes those of both databases out of the table. */
+static void shard_watch_collect(struct shard *shard, uint8_t first, uint8_t second,
+                                struct list *moving)
+{
+    for (unsigned i = 0; i < SHARD_WATCH_BUCKETS; i++) {
+        list_foreach_safe (cursor, after, &shard->watches[i]) {
+            struct watch *watch = list_entry(cursor, struct watch, link);
+            if (watch->database == first || watch->database == second) {
+                list_remove(&watch->link);
+                list_push_back(moving, &watch->link);
+            }
+        }
+    }
+}
+
+void shard_watch_swap(struct shard *shard, uint8_t first, uint8_t second)
+{
+    struct list moving;
+    if (shard->watch_count == 0) {
+        return;
+    }
+    list_init(&moving);
+    shard_watch_collect(shard, first, second, &moving);
+    list_foreach_safe (cursor, after, &moving) {
+        struct watch *watch = list_entry(cursor, struct watch, link);
+        bool there = shard_watch_find(shard, watch) != NULL;
+        list_remove(&watch->link);
+        watch->database = watch->database == first ? second : first;
+        watch->hash = op_hash(shard->config.hash_seed, watch->database, watch->key);
+        list_push_back(shard_watch_bucket(shard, watch->hash), &watch->link);
+        /* A key that is in neither stays what it was: absent, or expired meanwhile. */
+        watch->touched = watch->touched || there || shard_watch_find(shard, watch) != NULL;
+    }
+}
+
 static bool shard_watch_is_known(struct shard *shard, const struct watch *watch)
 {
     list_foreach (cursor, shard_watch_bucket(shard, watch->hash)) {

@@ -9,6 +9,8 @@ void shard_watch_init(struct shard *shard);
 void shard_watch_touch(struct shard *shard, uint64_t hash);
 /* The database is about to be flushed. */
 void shard_watch_flush(struct shard *shard, uint8_t database);
+/* Who watches a key of one database watches it in the other from now on. */
+void shard_watch_swap(struct shard *shard, uint8_t first, uint8_t second);
 
 static inline void shard_value_changes(struct shard *shard, const struct value *value)
 {

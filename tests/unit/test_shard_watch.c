@@ -129,6 +129,43 @@ static void test_shard_watch_is_one_for_each_owner_and_key(void **state)
     fixture_destroy(fixture);
 }
 
+static void test_shard_watch_goes_with_its_database(void **state)
+{
+    struct fixture *fixture = fixture_create(&(struct fixture_options){0});
+    struct watch there = watch_of("key", 0);
+    struct watch would_be = watch_of("key", 1);
+    struct watch absent = watch_of("absent", 0);
+    struct watch elsewhere = watch_of("key", 2);
+    struct watch expired = watch_of("expired", 0);
+    struct watch *all[] = {&there, &would_be, &absent, &elsewhere, &expired};
+    (void)state;
+    assert_int_equal(run(fixture, OP_SET, "key", 0), KVASIR_OK);
+    assert_int_equal(run(fixture, OP_SET, "expired", fixture->now.wall_ms + 10), KVASIR_OK);
+    fixture->now.wall_ms += 10;
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+        all[i]->owner = all[i];
+        assert_int_equal(shard_watch(fixture->shard, all[i], &fixture->now), KVASIR_OK);
+    }
+    shard_swap(fixture->shard, 0, 1, &fixture->now);
+    assert_true(shard_watch_touched(fixture->shard, &there, &fixture->now));
+    assert_true(shard_watch_touched(fixture->shard, &would_be, &fixture->now));
+    assert_false(shard_watch_touched(fixture->shard, &absent, &fixture->now));
+    assert_false(shard_watch_touched(fixture->shard, &elsewhere, &fixture->now));
+    assert_false(shard_watch_touched(fixture->shard, &expired, &fixture->now));
+    /* What was watched in 0 is watched in 1, which ops that were in 0 do not touch. */
+    assert_int_equal(run(fixture, OP_SET, "absent", 0), KVASIR_OK);
+    assert_false(shard_watch_touched(fixture->shard, &absent, &fixture->now));
+    shard_swap(fixture->shard, 0, 2, &fixture->now);
+    assert_false(shard_watch_touched(fixture->shard, &absent, &fixture->now));
+    assert_true(shard_watch_touched(fixture->shard, &elsewhere, &fixture->now));
+    shard_swap(fixture->shard, 1, 0, &fixture->now);
+    assert_true(shard_watch_touched(fixture->shard, &absent, &fixture->now));
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+        shard_unwatch(fixture->shard, all[i]);
+    }
+    fixture_destroy(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_shard_watch_sees_a_flush_of_its_database_if_the_key_was_there),
         cmocka_unit_test(test_shard_watch_sees_the_expiry_of_what_is_held),
         cmocka_unit_test(test_shard_watch_is_one_for_each_owner_and_key),
+        cmocka_unit_test(test_shard_watch_goes_with_its_database),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
