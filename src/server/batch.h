@@ -48,7 +48,8 @@ enum request_refusal {
     REFUSAL_NOPERM_KEY,
     REFUSAL_NOPERM_CHANNEL,
     REFUSAL_NOT_IN_MULTI,
-    REFUSAL_QUEUED, /* behind MULTI: no refusal, but it does not run now, either */
+    REFUSAL_NO_MEMORY, /* behind MULTI: there is none for what it would store */
+    REFUSAL_QUEUED,    /* behind MULTI: no refusal, but it does not run now, either */
 };
 
 static inline bool refusal_is_of_plan(uint8_t refusal)

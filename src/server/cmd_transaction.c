@@ -31,13 +31,32 @@ static struct transaction *transaction_of(struct conn *conn)
 
 /* ---- between MULTI and EXEC ---- */
 
+/* Nothing is evicted and every page is taken: a transaction that stores would likely be done in part only.
+ * A single command is tried, as there may be room in a page for a short value. */
+static bool is_out_of_memory(const struct reactor *reactor)
+{
+    return policy_find(reactor->settings.maxmemory_policy) == NULL &&
+           pages_free_count(reactor->server->payload) == 0;
+}
+
+static bool stores(const struct command *command)
+{
+    return (command->flags & COMMAND_FLAG_DENYOOM) != 0;
+}
+
 void cmd_transaction_admit(const struct conn *conn, struct request *request)
 {
     uint32_t flags = request->command->flags;
     if (!is_open(conn) || (flags & COMMAND_FLAG_AT_ONCE) != 0) {
         return;
     }
-    request->refusal = (flags & COMMAND_FLAG_NO_MULTI) != 0 ? REFUSAL_NOT_IN_MULTI : REFUSAL_QUEUED;
+    if ((flags & COMMAND_FLAG_NO_MULTI) != 0) {
+        request->refusal = REFUSAL_NOT_IN_MULTI;
+    } else if (stores(request->command) && is_out_of_memory(conn->reactor)) {
+        request->refusal = REFUSAL_NO_MEMORY;
+    } else {
+        request->refusal = REFUSAL_QUEUED;
+    }
 }
 
 /* The shards that a command works on, as bits. */
@@ -77,6 +96,7 @@ void cmd_transaction_queue(struct conn *conn, const struct request *request)
     }
     if (status == KVASIR_OK) {
         transaction->writes = transaction->writes || command_writes(request->command);
+        transaction->stores = transaction->stores || stores(request->command);
         transaction->shards |= shards_of(conn, request);
         reply_simple(conn, "QUEUED");
         return;
@@ -144,6 +164,11 @@ void cmd_transaction_reply_exec(struct conn *conn, struct request *request)
     }
     if (conn->transaction->refused) {
         reply_error(conn, "EXECABORT Transaction discarded because of previous errors.");
+    } else if (conn->transaction->stores && conn->transaction->running == NULL &&
+               is_out_of_memory(conn->reactor)) {
+        reply_error(conn,
+                    "EXECABORT Transaction discarded because of: OOM command not allowed when "
+                    "used memory > 'maxmemory'.");
     } else if (!exec_advance(conn)) {
         request->more = true; /* called again when what waits is done */
         return;

@@ -38,9 +38,21 @@ static void capitals(const char *name, char *text, size_t capacity)
     text[i] = '\0';
 }
 
-void refuse_request(struct conn *conn, const struct request *request)
+static void refuse_subcommand(struct conn *conn, const struct request *request)
 {
     char name[64];
+    capitals(request->command->name, name, sizeof(name));
+    if (request->arg_count < 2) {
+        reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
+                     request->command->name);
+        return;
+    }
+    reply_errorf(conn, "ERR unknown subcommand '%.*s'. Try %s HELP.",
+                 reply_quoted_length(request->args[1]), (const char *)request->args[1].data, name);
+}
+
+void refuse_request(struct conn *conn, const struct request *request)
+{
     switch ((enum request_refusal)request->refusal) {
     case REFUSAL_TEXT:
         reply_error(conn, request->error);
@@ -49,15 +61,7 @@ void refuse_request(struct conn *conn, const struct request *request)
         refuse_unknown(conn, request);
         return;
     case REFUSAL_UNKNOWN_SUBCOMMAND:
-        capitals(request->command->name, name, sizeof(name));
-        if (request->arg_count < 2) {
-            reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
-                         request->command->name);
-            return;
-        }
-        reply_errorf(conn, "ERR unknown subcommand '%.*s'. Try %s HELP.",
-                     reply_quoted_length(request->args[1]), (const char *)request->args[1].data,
-                     name);
+        refuse_subcommand(conn, request);
         return;
     case REFUSAL_ARITY:
         reply_errorf(conn, "ERR wrong number of arguments for '%s' command",
@@ -103,6 +107,9 @@ void refuse_request(struct conn *conn, const struct request *request)
     }
     case REFUSAL_NOT_IN_MULTI:
         reply_error(conn, "ERR Command not allowed inside a transaction");
+        return;
+    case REFUSAL_NO_MEMORY:
+        reply_status(conn, KVASIR_NO_MEMORY);
         return;
     case REFUSAL_QUEUED:
     case REFUSAL_NONE:

@@ -43,6 +43,7 @@ struct transaction {
     uint64_t shards; /* bit per shard that the queued commands need */
     bool open;       /* between MULTI and EXEC or DISCARD */
     bool writes;     /* a queued command changes something */
+    bool stores;     /* a queued command may need memory */
     bool refused;    /* a command was refused: EXEC will be, too */
 
     /* While EXEC runs: */

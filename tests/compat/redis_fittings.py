@@ -101,16 +101,31 @@ FITTINGS = (
     ),
     (
         "unit/multi.tcl",
-        "        $r2 config set maxmemory 1\n",
-        "        $r2 config set maxmemory-policy noeviction\n"
-        + "        for {set i 0} {![catch {$r2 set fill:$i [string repeat x 1000000]}]} {incr i} {}\n",
-        "a store of one byte there is not: it is filled until it refuses",
+        "        catch {r lpush mylist{t} myvalue}\n",
+        "        catch {r append mylist{t} myvalue}\n",
+        STRINGS,
     ),
-    (
-        "unit/multi.tcl",
-        "        $r2 config set maxmemory 0\n",
-        "        $r2 flushdb\n        $r2 config set maxmemory-policy prefix\n",
-        "likewise",
+    *(
+        (
+            "unit/multi.tcl",
+            f"        {client} config set maxmemory 1\n",
+            "        set filler [redis_client]\n"
+            + "        $filler config set maxmemory-policy noeviction\n"
+            + "        for {set i 0} {![catch {$filler set fill:$i [string repeat x 1000000]}]} {incr i} {}\n"
+            + f"        {client} config set maxmemory-policy noeviction\n",
+            "a store of one byte there is not: it is filled until it refuses",
+        )
+        for client in ("$r2", "$rd")
+    ),
+    *(
+        (
+            "unit/multi.tcl",
+            f"        {client} config set maxmemory 0\n",
+            "        $filler flushdb\n        $filler close\n"
+            + f"        {client} config set maxmemory-policy prefix\n",
+            "likewise",
+        )
+        for client in ("$r2", "$rd")
     ),
     (
         "unit/pubsub.tcl",

@@ -312,3 +312,40 @@ def test_replies_of_a_transaction_are_bounded(start):
         c.closed()
         assert other("PING") == "PONG"
         assert other("STRLEN", "k") == 2000
+
+
+@pytest.mark.parametrize("reactors", [1, 2])
+def test_a_full_store_refuses_transactions_whole(start, reactors):
+    """Nothing is evicted: what would store is refused when it is queued, or by EXEC, and none of it done."""
+    server = start(reactors=reactors, maxmemory="128mb", maxmemory_policy="noeviction")
+    with server.connect() as client, server.connect() as filler:
+        client("SET", "old", "v")
+        client("MULTI")
+        assert client("SET", "early", "v") == "QUEUED"
+        assert client("DEL", "old") == "QUEUED"
+        count = 0
+        while filler.pipeline([("SET", f"fill:{count}", "x" * 1_000_000)]) == ["OK"]:
+            count += 1
+            assert count < 200
+        assert client.error("EXEC") == (
+            "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > "
+            "'maxmemory'."
+        )
+        assert client("MGET", "early", "old") == [None, b"v"]
+        client("MULTI")
+        assert client.error("APPEND", "old", "more").startswith("OOM ")
+        assert client("DEL", "old") == "QUEUED"
+        assert client.error("EXEC").startswith("EXECABORT ")
+        assert client("GET", "old") == b"v"
+        client("MULTI")
+        assert client.error("SET", "late", "v").startswith("OOM ")
+        assert client("DISCARD") == "OK"
+        client("MULTI")
+        client("GET", "old")
+        client("DEL", "fill:0", "fill:1", "fill:2", "fill:3")
+        assert client("EXEC") == [b"v", 4]
+        client("FLUSHALL")
+        kvserver.wait_until(lambda: server.info()["payload_pages_free"] > 0, "pages to come back")
+        client("MULTI")
+        assert client("SET", "late", "v") == "QUEUED"
+        assert client("EXEC") == ["OK"]
