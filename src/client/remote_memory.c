@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "client/plugin.h"
+#include "client/proximity.h"
 #include "client/rdma_move.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ struct range {
     uint32_t inner_count; /* ranges that lie within it and use its registration */
     struct range *outer;  /* has the registrations; NULL: this one */
     struct kvasir_memory
-        *memories[RAILS_MAX]; /* owned; of each device, NULL: it does not take it */
+        *memories[RAILS_MAX];     /* owned; of each device, NULL: it does not take it */
+    uint8_t distances[RAILS_MAX]; /* from each device */
 };
 
 struct device {
@@ -240,6 +242,16 @@ static enum kvasir_status register_range(struct remote_memory *memory, struct ra
     return any ? KVASIR_OK : first;
 }
 
+/* Registering has brought all its pages. The nodes of devices' memory are not known. */
+static void measure_range(const struct remote_memory *memory, struct range *range, bool is_host)
+{
+    int node = is_host ? proximity_node((const void *)(uintptr_t)range->base, range->bytes) : -1;
+    for (uint32_t i = 0; i < memory->device_count; i++) {
+        range->distances[i] =
+            (uint8_t)proximity_distance("", remote_memory_device(memory, i)->numa_node, node);
+    }
+}
+
 enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base, size_t bytes,
                                      const struct remote_dmabuf *dmabuf, char *said)
 {
@@ -279,6 +291,7 @@ enum kvasir_status remote_memory_add(struct remote_memory *memory, void *base, s
             free(range);
             return status;
         }
+        measure_range(memory, range, dmabuf == NULL);
     }
     memory->ranges[memory->range_count++] = range;
     return KVASIR_OK;
@@ -317,6 +330,12 @@ enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *
         }
     }
     return KVASIR_OK;
+}
+
+unsigned remote_memory_distance(struct remote_memory *memory, uint32_t device, const void *address)
+{
+    const struct range *range = find_outer(memory, (uintptr_t)address, 1);
+    return range != NULL ? range->distances[device] : PROXIMITY_LOCAL;
 }
 
 unsigned remote_memory_expose(struct remote_memory *memory, uint32_t device,

@@ -2,6 +2,7 @@
 
 #include "client/client_impl.h"
 #include "client/link.h"
+#include "client/proximity.h"
 #include "client/remote_memory.h"
 #include "client/segment.h"
 
@@ -24,6 +25,44 @@ static uint32_t find_pairs(struct link *link, const struct queue_pair **pairs)
     }
     link->pair_next = count > 0 ? pairs[0]->index + 1U : 0;
     return count;
+}
+
+static const void *first_byte(const struct iovec *segments, uint32_t segment_count)
+{
+    for (uint32_t i = 0; i < segment_count; i++) {
+        if (segments[i].iov_len > 0) {
+            return segments[i].iov_base;
+        }
+    }
+    return NULL;
+}
+
+/* Brings those whose devices are nearest to the memory to the front, in the order they had. Returns how many
+ * there are: the others are for when none of them reaches it. */
+static uint32_t sort_pairs(struct link *link, const void *address, const struct queue_pair **pairs,
+                           uint32_t count)
+{
+    struct remote_memory *memory = link->client->memory;
+    const struct queue_pair *far[RAILS_MAX];
+    unsigned distances[RAILS_MAX];
+    unsigned least = PROXIMITY_FAR;
+    uint32_t near_count = 0;
+    uint32_t far_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        distances[i] = remote_memory_distance(memory, pairs[i]->device, address);
+        least = distances[i] < least ? distances[i] : least;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (distances[i] == least) {
+            pairs[near_count++] = pairs[i];
+        } else {
+            far[far_count++] = pairs[i];
+        }
+    }
+    for (uint32_t i = 0; i < far_count; i++) {
+        pairs[near_count + i] = far[i];
+    }
+    return near_count;
 }
 
 /* False: it is not registered there, or there is no room. */
@@ -75,8 +114,9 @@ unsigned spread_expose(struct link *link, const struct iovec *segments, uint32_t
 {
     const struct queue_pair *pairs[RAILS_MAX];
     uint32_t pair_count = find_pairs(link, pairs);
+    uint32_t near_count = sort_pairs(link, first_byte(segments, segment_count), pairs, pair_count);
     uint64_t bytes = segment_total_bytes(segments, segment_count);
-    uint64_t count = bytes / STRIPE_BYTES_MIN < pair_count ? bytes / STRIPE_BYTES_MIN : pair_count;
+    uint64_t count = bytes / STRIPE_BYTES_MIN < near_count ? bytes / STRIPE_BYTES_MIN : near_count;
     unsigned found = 0;
     if (count > 1) {
         uint64_t each = (bytes + count - 1) / count;

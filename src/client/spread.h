@@ -1,6 +1,7 @@
 #pragma once
 /* spread – an item's memory as the server is told of it: in parts, each by the queue pair that is to move it.
- * Long ones are spread over all queue pairs, short ones go to them in turn. One thread; owns nothing. */
+ * Long ones are spread over all queue pairs whose devices are nearest to the memory, short ones go to those in
+ * turn; the others serve when none of the nearest does. One thread; owns nothing. */
 
 #include <stdint.h>
 #include <sys/uio.h>

@@ -28,7 +28,7 @@ class Control:
 
     NAMES = (
         *("delay_ms", "fail_jobs", "hold", "gone", "refuse", "no_windows", "waiting", "slow"),
-        *("second", "down", "traffic_class"),
+        *("second", "down", "traffic_class", "nodes"),
     )
 
     def __init__(self):

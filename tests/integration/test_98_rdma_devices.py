@@ -1,7 +1,10 @@
 """Several devices: a connection's queue pairs on each of them, and what becomes of it when one fails. Over
 the transport for tests, with two devices."""
 
+import ctypes
+import pathlib
 import random
+import re
 
 import kvserver
 import loop
@@ -249,6 +252,45 @@ def test_the_library_goes_on_by_the_other(server, control, connect, mode, down):
         lambda: roundtrip(client, buffer) == MODES[mode] and server.info()["rdma_links_rebuilt"] > 0,
         "RDMA to be back",
     )
+
+
+def node_of(buffer):
+    """The memory node of a buffer whose pages are all on one."""
+    maps = pathlib.Path("/proc/self/numa_maps")
+    if not maps.exists():
+        pytest.skip("a kernel without NUMA")
+    address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    lines = [line for line in maps.read_text().splitlines() if int(line.split()[0], 16) <= address]
+    nodes = re.findall(r" N(\d+)=", lines[-1])
+    if len(nodes) != 1:
+        pytest.skip(f"the buffer is on nodes {nodes}")
+    return int(nodes[0])
+
+
+@needs_python
+@pytest.mark.parametrize("near", BOTH)
+def test_the_library_goes_by_the_device_that_is_nearest(start, control, monkeypatch, near):
+    """The other one is not touched while it serves, whatever the length; and serves when it does not."""
+    buffers = [rdma_client.buffer_of(length) for length in (5 * MIB, 64 << 10)]
+    places = [node_of(buffers[0]) + 50] * 2
+    places[near] = node_of(buffers[0])
+    control(second=1, nodes=(places[0] + 1) | (places[1] + 1) << 8)
+    server = loop.start_server(start, control)
+    monkeypatch.setenv("KVASIR_LOOP_CONTROL", str(control.path))
+    with rdma_client.connecting(server, rdma_mode="server") as connect:
+        client = connect()
+        for buffer in buffers:
+            client.register(buffer)
+            assert roundtrip(client, buffer) == "rdma"
+        control(down=2 >> near)
+        for _ in range(4):
+            assert [roundtrip(client, buffer) for buffer in buffers] == ["rdma"] * 2
+        assert client.counters()["path_fallbacks"] == 0
+        control(down=1 << near)
+        for _ in range(4):
+            assert [roundtrip(client, buffer) for buffer in buffers] == ["rdma"] * 2
+        assert client.counters()["path_fallbacks"] > 0
+        assert client.counters()["tcp_bytes"] == 0
 
 
 @needs_python

@@ -5,7 +5,7 @@
  * Faults are asked for in the file that KVASIR_LOOP_CONTROL names, numbers of 32 bits: delay_ms of each
  * transfer; fail_jobs, how many of the next ones fail; hold, while not 0 none is done; refuse, no peer is
  * reached; slow, while not 0 no link gets connected; second, there are two devices; and, a bit for each
- * device: gone, it is taken away; down, its transfers fail and it connects none.
+ * device: gone, it is taken away; down, its transfers fail and it connects none. nodes: where they are.
  *
  * A test may itself be the peer: it makes a table by hand (see tests/integration/loop.py). */
 

@@ -54,6 +54,7 @@ struct control {
     _Atomic uint32_t second;     /* not 0: there are two devices; looked at when they are listed */
     _Atomic uint32_t down; /* a bit for each device: its transfers fail, and it connects none */
     _Atomic uint32_t traffic_class; /* out: of the last link that was made */
+    _Atomic uint32_t nodes; /* eight bits for each device: its memory node and 1; 0: unknown */
 };
 
 struct state {
@@ -86,14 +87,15 @@ static inline void fill_device(const struct state *state, uint32_t index,
                                struct kvasir_device *device)
 {
     uint32_t place[2] = {(uint32_t)state->table_fd, (uint32_t)getpid()};
-    *device = (struct kvasir_device){.port = 1,
-                                     .layer = KVASIR_LAYER_ETHERNET,
-                                     .up = true,
-                                     .numa_node = -1,
-                                     .mtu_bytes = 4096,
-                                     .rd_atomic = 16,
-                                     .message_bytes_max = MESSAGE_MAX,
-                                     .gid_count = 1};
+    *device = (struct kvasir_device){
+        .port = 1,
+        .layer = KVASIR_LAYER_ETHERNET,
+        .up = true,
+        .numa_node = (int)(atomic_load(&state->control->nodes) >> 8 * index & 0xffU) - 1,
+        .mtu_bytes = 4096,
+        .rd_atomic = 16,
+        .message_bytes_max = MESSAGE_MAX,
+        .gid_count = 1};
     (void)snprintf(device->name, sizeof(device->name), "loop%u", index);
     device->gids[0].type = KVASIR_GID_ROCE_V2;
     memcpy(device->gids[0].raw, GID_PREFIX, PREFIX_BYTES);
