@@ -16,7 +16,7 @@
 # modules, and what the caller puts in: no disk, no network, no privileges, no state between runs.
 # COMMAND runs as root in "/"; its output, both kinds together, comes out on stdout; stdin is empty.
 # It finds rxe0 at 10.9.0.1 and rxe1 at 10.9.0.2, joined by a pair of virtual links (vm0, vm1;
-# "vm_link down vm1" takes one down), and
+# "vm_link down vm1" takes one down; "vm_rail add rxe2" brings one more device, with a link vm2), and
 #   VM_DEVICE=rxe0 VM_ADDRESS=10.9.0.1 VM_GID_INDEX=N, and the same with 2 at the end of the name.
 #
 # Exit status: COMMAND's; 77 no such machine can be had here (the reason is printed); 124 time was
@@ -265,6 +265,7 @@ make_base()
     printf '%s\n' 'passwd: files' 'group: files' 'hosts: files' >"$root/etc/nsswitch.conf"
     install -m 755 "$here/rdma_vm_init.sh" "$root/init"
     install -m 755 "$here/rdma_vm_link.sh" "$root/usr/sbin/vm_link"
+    install -m 755 "$here/rdma_vm_rail.sh" "$root/usr/sbin/vm_rail"
 }
 
 # Python's standard library, less what no test imports, and compiled: the machine would take long.

@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
 # Takes down or up one of the two links of the machine that rdma_vm.sh starts: its first process
-# brings them up with it, tests of failures take one down.
-# Usage: vm_link up|down vm0|vm1
+# brings them up with it, tests of failures take one down. vm2 is there after vm_rail only.
+# Usage: vm_link up|down vm0|vm1|vm2
 ip() { /usr/sbin/ip "$@"; }
 
 # What the kernel forgets when a link goes down. Packets between the two addresses cross the links, and

@@ -24,6 +24,7 @@
 #define BLOCK_BYTES ((size_t)8 << 10)
 /* Emulated machines are slow; nobody waits in vain but a failing test. */
 #define CALL_MS   100000
+#define RAIL      "rxe2"
 #define TRIES_MAX 400
 
 struct world {
@@ -32,21 +33,22 @@ struct world {
     uint8_t *arena; /* registered */
 };
 
-static int set_up_mode(void **state, enum kvasir_rdma_mode mode)
+static int set_up_with(void **state, enum kvasir_rdma_mode mode, const char *devices,
+                       const char *const *server_options)
 {
     struct world *world = calloc(1, sizeof(*world));
     struct kvasir_options options;
     char error[256] = "";
     assert_non_null(world);
     *state = world;
-    server_start(&world->server, NULL);
+    server_start(&world->server, server_options);
     kvasir_options_init(&options);
     options.address = "tcp://127.0.0.1:7400";
     options.timeout_ms = CALL_MS;
     options.connect_timeout_ms = CALL_MS;
     options.shm = false;
     options.rdma_module = pair_text("KVASIR_RDMA_MODULE");
-    options.rdma_device = pair_text("VM_DEVICE2");
+    options.rdma_device = devices;
     options.rdma_mode = mode;
     if (kvasir_connect(&options, error, sizeof(error), &world->client) != KVASIR_OK) {
         fail_msg("%s", error);
@@ -62,12 +64,22 @@ static int set_up_mode(void **state, enum kvasir_rdma_mode mode)
 
 static int set_up(void **state)
 {
-    return set_up_mode(state, KVASIR_RDMA_SERVER);
+    return set_up_with(state, KVASIR_RDMA_SERVER, pair_text("VM_DEVICE2"), NULL);
 }
 
 static int set_up_driven(void **state)
 {
-    return set_up_mode(state, KVASIR_RDMA_CLIENT);
+    return set_up_with(state, KVASIR_RDMA_CLIENT, pair_text("VM_DEVICE2"), NULL);
+}
+
+/* Both sides have the same two devices, each of which reaches itself. */
+static int set_up_rails(void **state)
+{
+    char devices[128];
+    const char *const options[] = {"--rdma-device", devices, NULL};
+    (void)snprintf(devices, sizeof(devices), "%s," RAIL, pair_text("VM_DEVICE"));
+    assert_int_equal(pair_run_program("/usr/sbin/vm_rail", "add", RAIL), 0);
+    return set_up_with(state, KVASIR_RDMA_SERVER, devices, options);
 }
 
 static int tear_down(void **state)
@@ -78,6 +90,13 @@ static int tear_down(void **state)
     free(world->arena);
     free(world);
     return 0;
+}
+
+static int tear_down_rails(void **state)
+{
+    int result = tear_down(state);
+    assert_int_equal(pair_run_program("/usr/sbin/vm_rail", "del", RAIL), 0);
+    return result;
 }
 
 static uint64_t round_trips(const struct world *world)
@@ -215,13 +234,12 @@ static void test_library_short_values_go_by_the_socket(void **state)
 }
 
 /* Four values of 16 MiB are read, and the network of one side is lost in the midst of it: all come within
- * the call. */
-static void check_loss(struct world *world, const char *program, const char *verb, const char *link)
+ * the call. Returns how many of them came by the socket. */
+static unsigned lose(struct world *world, const char *program, const char *verb, const char *link)
 {
     static struct kvasir_item items[4];
     static const char *const KEYS[] = {"d0", "d1", "d2", "d3"};
     struct kvasir_request *request = NULL;
-    struct kvasir_counters counters;
     unsigned tcp_count = 0;
     pair_fill(world->arena, 16 * MIB, 13);
     for (size_t i = 0; i < 4; i++) {
@@ -247,11 +265,17 @@ static void check_loss(struct world *world, const char *program, const char *ver
         assert_true(pair_holds(world->arena + i * 16 * MIB, 16 * MIB, 13));
         tcp_count += items[i].path == KVASIR_PATH_TCP;
     }
-    assert_true(tcp_count > 0);
-    kvasir_counters(world->client, &counters);
-    assert_true(counters.path_fallbacks > 0);
     server_wait("rdma_lent_bytes", 0);
     server_wait("leases", 0);
+    return tcp_count;
+}
+
+static void check_loss(struct world *world, const char *program, const char *verb, const char *link)
+{
+    struct kvasir_counters counters;
+    assert_true(lose(world, program, verb, link) > 0);
+    kvasir_counters(world->client, &counters);
+    assert_true(counters.path_fallbacks > 0);
 }
 
 /* And comes back to the link when that does. */
@@ -312,8 +336,61 @@ static void test_library_call_ends_when_the_server_is_killed(void **state)
     check_value(world, "k", MIB, 15);
 }
 
+/* Packets that a device has sent. */
+static uint64_t sent_count(const char *device)
+{
+    char path[128];
+    char text[32];
+    (void)snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/sent_pkts",
+                   device);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof(text), file));
+    (void)fclose(file);
+    return strtoull(text, NULL, 10);
+}
+
+static void test_library_spreads_a_value_over_two_rails(void **state)
+{
+    struct world *world = *state;
+    const char *const devices[] = {pair_text("VM_DEVICE"), RAIL};
+    uint64_t before[2];
+    struct kvasir_counters counters;
+    check_value(world, "first", 4096, 0);
+    server_wait("rdma_links_opened", 4); /* each reactor has one on each */
+    for (int i = 0; i < 2; i++) {
+        before[i] = sent_count(devices[i]);
+    }
+    check_value(world, "k", 16 * MIB, 1);
+    for (int i = 0; i < 2; i++) {
+        /* Half of it was put and got back, in packets of 4096 bytes at most. */
+        assert_true(sent_count(devices[i]) - before[i] >= 2 * 8 * MIB / 4096);
+    }
+    kvasir_counters(world->client, &counters);
+    assert_int_equal(counters.path_fallbacks, 0);
+}
+
+/* The older kernel may have moved everything before the link is down; from then on it does not serve. */
+static void test_library_goes_on_by_the_other_rail(void **state)
+{
+    struct world *world = *state;
+    uint64_t before;
+    check_value(world, "first", 4096, 0);
+    server_wait("rdma_links_opened", 4);
+    assert_int_equal(lose(world, "/usr/sbin/vm_link", "down", "vm2"), 0);
+    for (int i = 0; i < TRIES_MAX && !server_logged("RDMA device " RAIL ": the port is down");
+         i++) {
+        (void)poll(NULL, 0, 100);
+    }
+    before = sent_count(pair_text("VM_DEVICE"));
+    check_value(world, "k", 16 * MIB, 2);
+    assert_true(sent_count(pair_text("VM_DEVICE")) - before >= 2 * 16 * MIB / 4096);
+    assert_int_equal(pair_run_program("/usr/sbin/vm_link", "up", "vm2"), 0);
+}
+
 #define ON_WORLD(name)  cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 #define ON_DRIVEN(name) cmocka_unit_test_setup_teardown(name, set_up_driven, tear_down)
+#define ON_RAILS(name)  cmocka_unit_test_setup_teardown(name, set_up_rails, tear_down_rails)
 
 int main(void)
 {
@@ -329,6 +406,8 @@ int main(void)
         ON_WORLD(test_library_goes_on_when_the_servers_port_goes_down),
         ON_DRIVEN(test_library_drives_on_when_the_servers_port_goes_down),
         ON_WORLD(test_library_call_ends_when_the_server_is_killed),
+        ON_RAILS(test_library_spreads_a_value_over_two_rails),
+        ON_RAILS(test_library_goes_on_by_the_other_rail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
