@@ -2,6 +2,7 @@
 #include "mem/numa.h"
 
 #include "mem/pages.h"
+#include "test_tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,23 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-static const char *const folders[] = {"/sys",
-                                      "/sys/devices",
-                                      "/sys/devices/system",
-                                      "/sys/devices/system/node",
-                                      "/sys/devices/system/node/node0",
-                                      "/sys/devices/system/node/node2",
-                                      "/sys/devices/system/node/node3"};
-
-static const struct {
-    const char *path;
-    const char *text;
-} files[] = {
+static const struct tree_entry machine[] = {
+    {"/sys", NULL},
+    {"/sys/devices", NULL},
+    {"/sys/devices/system", NULL},
+    {"/sys/devices/system/node", NULL},
+    {"/sys/devices/system/node/node0", NULL},
+    {"/sys/devices/system/node/node2", NULL},
+    {"/sys/devices/system/node/node3", NULL},
     {"/sys/devices/system/node/has_memory", "0,2-3\n"},
     {"/sys/devices/system/node/node0/cpulist", "0-3,16-19\n"},
     {"/sys/devices/system/node/node2/cpulist", "4-7\n"},
@@ -34,41 +30,13 @@ static const struct {
 
 static int root_setup(void **state)
 {
-    char *root = strdup("/tmp/test_numa_XXXXXX");
-    assert_non_null(root);
-    assert_non_null(mkdtemp(root));
-    for (size_t i = 0; i < ARRAY_COUNT(folders); i++) {
-        char path[256];
-        (void)snprintf(path, sizeof(path), "%s%s", root, folders[i]);
-        assert_int_equal(mkdir(path, 0700), 0);
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
-        char path[256];
-        (void)snprintf(path, sizeof(path), "%s%s", root, files[i].path);
-        FILE *file = fopen(path, "we");
-        assert_non_null(file);
-        assert_true(fputs(files[i].text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-    }
-    *state = root;
+    *state = tree_make(machine, ARRAY_COUNT(machine));
     return 0;
 }
 
 static int root_teardown(void **state)
 {
-    char *root = *state;
-    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
-        char path[256];
-        (void)snprintf(path, sizeof(path), "%s%s", root, files[i].path);
-        assert_int_equal(unlink(path), 0);
-    }
-    for (size_t i = ARRAY_COUNT(folders); i-- > 0;) {
-        char path[256];
-        (void)snprintf(path, sizeof(path), "%s%s", root, folders[i]);
-        assert_int_equal(rmdir(path), 0);
-    }
-    assert_int_equal(rmdir(root), 0);
-    free(root);
+    tree_remove(*state, machine, ARRAY_COUNT(machine));
     return 0;
 }
 

@@ -2,32 +2,31 @@
 #include "client/proximity.h"
 
 #include "base/compiler.h"
+#include "test_tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define NODES "/sys/devices/system/node"
 
-static const char *const folders[] = {
-    "/sys",         "/sys/devices", "/sys/devices/system", NODES,
-    NODES "/node0", NODES "/node2", NODES "/node3",        NODES "/node4",
-};
-
 /* Node 1 is not there: the columns are 0, 2, 3 and 4. Node 3 has no table, that of node 4 is short. */
-static const struct {
-    const char *path;
-    const char *text;
-} files[] = {
+static const struct tree_entry machine[] = {
+    {"/sys", NULL},
+    {"/sys/devices", NULL},
+    {"/sys/devices/system", NULL},
+    {NODES, NULL},
+    {NODES "/node0", NULL},
+    {NODES "/node2", NULL},
+    {NODES "/node3", NULL},
+    {NODES "/node4", NULL},
     {NODES "/node0/distance", "10 12 32 255\n"},
     {NODES "/node2/distance", "12 10 22 24\n"},
     {NODES "/node4/distance", "32 x\n"},
@@ -35,40 +34,13 @@ static const struct {
 
 static int root_setup(void **state)
 {
-    char *root = strdup("/tmp/test_proximity_XXXXXX");
-    assert_non_null(root);
-    assert_non_null(mkdtemp(root));
-    for (size_t i = 0; i < ARRAY_COUNT(folders); i++) {
-        char path[256];
-        (void)snprintf(path, sizeof(path), "%s%s", root, folders[i]);
-        assert_int_equal(mkdir(path, 0700), 0);
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
-        char path[256];
-        (void)snprintf(path, sizeof(path), "%s%s", root, files[i].path);
-        FILE *file = fopen(path, "we");
-        assert_non_null(file);
-        assert_true(fputs(files[i].text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-    }
-    *state = root;
+    *state = tree_make(machine, ARRAY_COUNT(machine));
     return 0;
 }
 
 static int root_teardown(void **state)
 {
-    char *root = *state;
-    char path[256];
-    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
-        (void)snprintf(path, sizeof(path), "%s%s", root, files[i].path);
-        assert_int_equal(unlink(path), 0);
-    }
-    for (size_t i = ARRAY_COUNT(folders); i-- > 0;) {
-        (void)snprintf(path, sizeof(path), "%s%s", root, folders[i]);
-        assert_int_equal(rmdir(path), 0);
-    }
-    assert_int_equal(rmdir(root), 0);
-    free(root);
+    tree_remove(*state, machine, ARRAY_COUNT(machine));
     return 0;
 }
 
