@@ -332,10 +332,10 @@ enum kvasir_status remote_memory_drop(struct remote_memory *memory, const void *
     return KVASIR_OK;
 }
 
-unsigned remote_memory_distance(struct remote_memory *memory, uint32_t device, const void *address)
+const uint8_t *remote_memory_distances(struct remote_memory *memory, const void *address)
 {
     const struct range *range = find_outer(memory, (uintptr_t)address, 1);
-    return range != NULL ? range->distances[device] : PROXIMITY_LOCAL;
+    return range != NULL ? range->distances : NULL;
 }
 
 unsigned remote_memory_expose(struct remote_memory *memory, uint32_t device,

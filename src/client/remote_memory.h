@@ -56,9 +56,9 @@ unsigned remote_memory_locals(struct remote_memory *memory, uint32_t device,
 /* Whether all pieces are registered, with some device at least. */
 bool remote_memory_holds(struct remote_memory *memory, const struct iovec *segments,
                          uint32_t segment_count);
-/* How far the memory at an address is from a device (proximity.h): PROXIMITY_LOCAL at least, and where nothing
- * is known of it. */
-unsigned remote_memory_distance(struct remote_memory *memory, uint32_t device, const void *address);
+/* How far the memory at an address is from each device (proximity.h), RAILS_MAX of them; until it is
+ * unregistered. NULL: it is not registered. */
+const uint8_t *remote_memory_distances(struct remote_memory *memory, const void *address);
 /* How the server names these pieces of memory, which are registered. Returns how many parts there are;
  * 0: not all is registered, or there are more than capacity. */
 unsigned remote_memory_expose(struct remote_memory *memory, uint32_t device,

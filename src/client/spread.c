@@ -42,18 +42,21 @@ static const void *first_byte(const struct iovec *segments, uint32_t segment_cou
 static uint32_t sort_pairs(struct link *link, const void *address, const struct queue_pair **pairs,
                            uint32_t count)
 {
-    struct remote_memory *memory = link->client->memory;
+    const uint8_t *distances =
+        count > 1 ? remote_memory_distances(link->client->memory, address) : NULL;
     const struct queue_pair *far[RAILS_MAX];
-    unsigned distances[RAILS_MAX];
     unsigned least = PROXIMITY_FAR;
     uint32_t near_count = 0;
     uint32_t far_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        distances[i] = remote_memory_distance(memory, pairs[i]->device, address);
-        least = distances[i] < least ? distances[i] : least;
+    if (distances == NULL) {
+        return count;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (distances[i] == least) {
+        unsigned distance = distances[pairs[i]->device];
+        least = distance < least ? distance : least;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (distances[pairs[i]->device] == least) {
             pairs[near_count++] = pairs[i];
         } else {
             far[far_count++] = pairs[i];
