@@ -182,22 +182,23 @@ struct op *batch_add_op_at(struct batch *batch, struct request *request, enum op
     return &added->op;
 }
 
-struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op_kind kind,
-                           struct slice key, uint8_t database)
-{
-    struct op *op =
-        batch_add_op_at(batch, request, kind, reactor_of_key(batch->conn->reactor, key));
-    op->key = key;
-    op->database = database;
-    op->hash = op_hash(batch->conn->reactor->settings.hash_seed, database, key);
-    return op;
-}
-
 struct op *batch_add_op(struct batch *batch, struct request *request, enum op_kind kind,
                         struct slice key)
 {
-    return batch_add_op_in(batch, request, kind, key,
-                           request != NULL ? request->database : conn_database(batch->conn));
+    struct reactor *reactor = batch->conn->reactor;
+    struct op *op = batch_add_op_at(batch, request, kind, reactor_of_key(reactor, key));
+    op->key = key;
+    op->hash = op_hash(reactor->settings.hash_seed, op->database, key);
+    return op;
+}
+
+struct op *batch_add_op_in(struct batch *batch, struct request *request, enum op_kind kind,
+                           struct slice key, uint8_t database)
+{
+    struct op *op = batch_add_op(batch, request, kind, key);
+    op->database = database;
+    op->hash = op_hash(batch->conn->reactor->settings.hash_seed, database, key);
+    return op;
 }
 
 void batch_drop_results(struct reactor *reactor, struct batch *batch)

@@ -172,10 +172,12 @@ void cmd_keyspace_plan_keys(struct conn *conn, struct request *request)
     if (request->count == KEYS_WRITE) {
         return;
     }
-    if (request->count == KEYS_BEGIN && begin(conn, request, keys_run) == NULL) {
-        return;
+    if (request->count == KEYS_BEGIN) {
+        if (begin(conn, request, keys_run) == NULL) {
+            return;
+        }
+        keep_pattern(request, request->args[1]);
     }
-    keep_pattern(request, request->args[1]);
     request->count = KEYS_COLLECT;
     request->more = true;
     /* A transaction holds the shards, so that all its keys are of one moment. */

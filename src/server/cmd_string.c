@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ERROR_OOM "OOM command not allowed when used memory > 'maxmemory'."
-
 /* request->flags of this file. */
 #define FLAG_RETURN_OLD 1U
 

@@ -166,9 +166,7 @@ void cmd_transaction_reply_exec(struct conn *conn, struct request *request)
         reply_error(conn, "EXECABORT Transaction discarded because of previous errors.");
     } else if (conn->transaction->stores && conn->transaction->running == NULL &&
                is_out_of_memory(conn->reactor)) {
-        reply_error(conn,
-                    "EXECABORT Transaction discarded because of: OOM command not allowed when "
-                    "used memory > 'maxmemory'.");
+        reply_error(conn, "EXECABORT Transaction discarded because of: " ERROR_OOM);
     } else if (!exec_advance(conn)) {
         request->more = true; /* called again when what waits is done */
         return;

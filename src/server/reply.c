@@ -108,7 +108,7 @@ void reply_status(struct conn *conn, enum kvasir_status status)
     switch (status) {
     case KVASIR_NO_MEMORY:
     case KVASIR_AGAIN:
-        reply_error(conn, "OOM command not allowed when used memory > 'maxmemory'.");
+        reply_error(conn, ERROR_OOM);
         return;
     case KVASIR_BUSY:
         reply_errorf(

@@ -11,6 +11,9 @@
     "QUOTA the tenant's burst has no room for this value: what it holds cannot go (pins, " \
     "leases, reservations), or the value alone is longer; see tenants in CONFIG and INFO"
 
+/* Redis's words, which clients look for. */
+#define ERROR_OOM "OOM command not allowed when used memory > 'maxmemory'."
+
 #define ERROR_ANSWER_MEMORY "ERR out of memory for this answer"
 
 /* As in Redis: no more of a name or an argument is sent back. */
